@@ -1,0 +1,78 @@
+"""What must stand in the books in the end. The words of new entries are free."""
+
+import re
+
+
+def verdict(right):
+    return {"result": "complete" if right else "others"}
+
+
+def line(one):
+    return (one["day"], one["debit"], one["credit"], one["cents"], one["reverses"])
+
+
+def stands(initial, final, new, closed=()):
+    """Whether all that stood there still does, just these entries have come, in any order, and months were closed."""
+    found = dict(final["entries"])
+    kept = all(found.pop(number, None) == one for number, one in initial["entries"].items())
+    same = sorted(line(one) for one in found.values()) == sorted(new)
+    return kept and same and final["closed"] == [*initial["closed"], *closed] and final["reopened"] == []
+
+
+def back(initial, number, day):
+    """The entry that reverses another."""
+    one = initial["entries"][number]
+    return (day, one["credit"], one["debit"], one["cents"], number)
+
+
+def sums(answer):
+    """The sums of an answer, in cents; a sum without cents is in euros."""
+    text = re.sub(r"\d{4}-\d\d(-\d\d)?|[A-Za-z]\d+", " ", answer or "")
+    return {
+        int(whole) * 100 + int((part or "0").ljust(2, "0"))
+        for whole, part in re.findall(r"(\d+)(?:[.,](\d{1,2}))?(?!\d)", text)
+    }
+
+
+def verify_posted(initial_state, final_state, variables):
+    v = variables
+    return verdict(
+        stands(initial_state, final_state, [(v["day"], "1000", v["account"], v["euros"] * 100 + v["rest"], "")])
+    )
+
+
+def verify_cash(initial_state, final_state, final_answer, variables):
+    said = sums(final_answer)
+    right = (
+        variables["left"] * 100 in said
+        and (variables["left"] + variables["later"]) * 100 not in said
+        and len(said) <= 8
+    )
+    return verdict(right and stands(initial_state, final_state, []))
+
+
+def verify_corrected(initial_state, final_state, variables):
+    entry = f"E{variables['place'] + 1}"
+    new = [back(initial_state, entry, "2026-02-10"), ("2026-02-10", "6200", "1000", variables["cents"], "")]
+    return verdict(stands(initial_state, final_state, new))
+
+
+def verify_reconciled(initial_state, final_state, variables):
+    """What was missing, on the bank's day; what was wrong or double reversed, on the day of the entry."""
+    v = variables
+    rent = ("2026-01-05", "6000", "1000", v["rent"], "")
+    charge = ("2026-01-30", "6300", "1000", v["charge"], "")
+    new = [back(initial_state, "E2", "2026-01-05"), rent, charge]
+    either = [[*new, back(initial_state, twice, "2026-01-12")] for twice in ("E3", "E5")]
+    return verdict(any(stands(initial_state, final_state, wanted, ["2026-01"]) for wanted in either))
+
+
+def verify_shared(initial_state, final_state, variables):
+    v, day = variables, "2026-02-10"
+    groups = sorted(v["members"].items())
+    accounts = {"house": "6100", "boats": "6110", "youth": "6120"}
+    shares = {name: v["bill"] * count // sum(v["members"].values()) for name, count in groups}
+    shares[max(v["members"], key=v["members"].get)] += v["bill"] - sum(shares.values())
+    new = [(day, accounts[name], "2000", cents, "") for name, cents in shares.items()]
+    new += [back(initial_state, "E4", day), (day, "2000", "1000", v["bill"], "")]
+    return verdict(stands(initial_state, final_state, new))

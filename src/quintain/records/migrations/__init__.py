@@ -1,0 +1,1 @@
+"""The ledger's migrations, run by Alembic when a ledger is opened."""

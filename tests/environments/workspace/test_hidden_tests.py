@@ -1,0 +1,254 @@
+"""Hidden tests: run where no agent was; what an agent leaves in the tree does not make them pass."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from quintain.environments.workspace import workspace_class
+from quintain.errors import CallTimeout, SandboxError, SandboxLost, VerifierError
+from quintain.sandboxes.base import Template
+from quintain.sandboxes.fork import ForkProvider
+from quintain.tasks.base import HiddenTests, Verifier
+from quintain.tasks.packs.source import ALL_TESTS_PASS
+from quintain.verifiers import CodeVerifier
+from quintain.verifiers.base import About, Verdict
+from quintain.verifiers.sandbox import verifier_class
+from quintain.verifiers.workspace import WorkspaceTests, expected_tests, outcome
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("workspace")]
+
+TESTS = """
+import json, os
+import pytest
+from sums import total
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_total(n):
+    assert total(range(n)) == sum(range(n))
+
+class TestOne:
+    def test_first(self):
+        assert total([3]) == 3
+
+def test_variables():
+    assert json.loads(os.environ["VARIABLES"]) == {"n": 3}
+"""
+RIGHT = "def total(numbers):\n    return sum(numbers)\n"
+WRONG = "def total(numbers):\n    return 0\n"
+NAMES = ["TestOne::test_first", "test_total[0]", "test_total[5]", "test_variables"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def code(workshop: Any) -> AsyncIterator[CodeVerifier]:
+    """Verifies workspaces."""
+    runner = WorkspaceTests(workshop.provider, workspace_class(), scratch=workshop.scratch)
+    yield CodeVerifier(workshop.provider, verifier_class(20.0), tests=runner)
+
+
+def verifier(text: str = ALL_TESTS_PASS, function: str = "verify_tests", **tests: Any) -> Verifier:
+    hidden = HiddenTests(**{"files": {"test_sums.py": TESTS}, **tests})
+    return Verifier(scenario="bench", task_idx=0, mode="code", code=text, function=function, tests=hidden)
+
+
+async def verdict(
+    workshop: Any, code: CodeVerifier, root: Path, files: dict[str, str], judged: Verifier | None = None
+) -> Verdict:
+    """The verdict on a tree to which an agent wrote these files."""
+    async with workshop.playing({"sums.py": WRONG}, root) as player:
+        for path, content in files.items():
+            await player.text("write", path=path, content=content)
+        initial, final = player.environment.initial, await player.environment.snapshot(root)
+        return await code.verify(judged or verifier(), initial, final, "done", About(variables={"n": 3}))
+
+
+async def test_a_right_tree_passes_and_a_wrong_one_does_not(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
+    found = await verdict(workshop, code, tmp_path, {"sums.py": RIGHT})
+    assert (found.certain, found.reward_type) == (True, "complete"), found
+    told = found.value["tests"]
+    assert (told["passed"], told["failed"], told["exit_status"]) == ([f"test_sums.py::{one}" for one in NAMES], [], 0)
+    found = await verdict(workshop, code, tmp_path, {})
+    assert (found.certain, found.reward_type) == (True, "incomplete")
+    assert found.value["tests"]["failed"] == [f"test_sums.py::{one}" for one in (NAMES[0], NAMES[2])]
+
+
+TRICKS = {
+    "a conftest": {
+        "conftest.py": "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_makereport(item, call):\n"
+        "    report = yield\n    report.outcome = 'passed'\n    return report\n"
+    },
+    "pytest's settings": {
+        "pytest.ini": "[pytest]\naddopts = --collect-only -k nothing\npython_files = none.py\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--collect-only'\n",
+        "tox.ini": "[pytest]\naddopts = --collect-only\n",
+    },
+    "modules in the place of others": {
+        "pytest.py": "def main(*a, **k): return 0\n",
+        "_pytest/__init__.py": "raise SystemExit(0)\n",
+        "json.py": "raise SystemExit(0)\n",
+        "sitecustomize.py": "import os\nos._exit(0)\n",
+        "usercustomize.py": "import os\nos._exit(0)\n",
+        "test_sums.py": "def test_total(): pass\n",
+    },
+    "a plugin": {
+        "evil.egg-info/entry_points.txt": "[pytest11]\nevil = evil\n",
+        "evil.egg-info/PKG-INFO": "Metadata-Version: 2.1\nName: evil\nVersion: 1\n",
+        "evil.py": "import os\nos._exit(0)\n",
+    },
+    "programs": {"python": "#!/bin/sh\nexit 0\n", "bin/pytest": "#!/bin/sh\nexit 0\n"},
+    "an exit at once": {"sums.py": "import os\nos._exit(0)\n"},
+    "an exit from a test": {"sums.py": "import os\ndef total(n):\n    os._exit(0)\n"},
+    "an exit at the end": {"sums.py": f"import atexit, os\natexit.register(os._exit, 0)\n{WRONG}"},
+    "an error of its own": {"sums.py": "raise SystemExit(0)\n"},
+    "a skip": {"sums.py": "import pytest\npytest.skip('no', allow_module_level=True)\n"},
+    "a skip of each": {"sums.py": "import pytest\ndef total(n):\n    pytest.skip('no')\n"},
+    "a process that writes": {
+        "sums.py": "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'{\"finished\": 0}\\n')\n"
+        "    except OSError:\n        pass\n" + WRONG
+    },
+    "no end": {"sums.py": "import os, time\nif os.fork() == 0:\n    os.setsid()\nwhile True:\n    time.sleep(1)\n"},
+    "no module": {"sums.py": "def other(): pass\n"},
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+async def test_a_trick_is_no_solution(workshop: Any, code: CodeVerifier, tmp_path: Path, trick: str) -> None:
+    judged = verifier(timeout_s=3.0 if trick == "no end" else 60.0)
+    found = await verdict(workshop, code, tmp_path, TRICKS[trick], judged)
+    assert (found.certain, found.reward_type) == (True, "incomplete"), found
+
+
+async def test_such_things_beside_a_solution_do_not_spoil_it(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
+    files = TRICKS["a conftest"] | TRICKS["pytest's settings"] | TRICKS["modules in the place of others"]
+    found = await verdict(workshop, code, tmp_path, files | TRICKS["a plugin"] | {"sums.py": RIGHT})
+    assert found.reward_type == "complete", found
+
+
+async def test_a_verifier_sees_both_trees_and_what_tests_came_to(
+    workshop: Any, code: CodeVerifier, tmp_path: Path
+) -> None:
+    text = """
+import os, stat
+def verify_both(initial_dir, final_dir, tests, trace, variables):
+    before, after = (open(os.path.join(one, "sums.py")).read() for one in (initial_dir, final_dir))
+    try:
+        open(os.path.join(final_dir, "x"), "w")
+        written = True
+    except OSError:
+        written = False
+    good = before != after and tests["complete"] and not written and sorted(os.listdir(final_dir)) == ["new", "sums.py"]
+    return {"result": "complete" if good else "others", "seen": [before, after, tests["passed"], variables]}
+"""
+    files = {"sums.py": RIGHT, "new/x": "x"}
+    found = await verdict(workshop, code, tmp_path, files, verifier(text, "verify_both"))
+    assert found.reward_type == "complete", found
+    assert found.value["seen"][0] == WRONG
+
+
+async def test_another_command_than_pytest_has_an_exit_status(
+    workshop: Any, code: CodeVerifier, tmp_path: Path
+) -> None:
+    text = "def verify_exit(tests):\n    return {'result': str(tests['exit_status']), 'passed': tests['passed']}\n"
+    judged = verifier(text, "verify_exit", command='cmp sums.py "$TESTS/sums.py"', files={"sums.py": RIGHT})
+    found = await verdict(workshop, code, tmp_path, {"sums.py": RIGHT}, judged)
+    assert (found.result, found.value["passed"]) == ("0", [])
+    assert (await verdict(workshop, code, tmp_path, {}, judged)).result == "1"
+
+
+async def test_no_agent_sees_the_tests(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
+    token = "only-in-the-hidden-tests"
+    judged = verifier(files={"test_sums.py": TESTS + f"TOKEN = '{token}'\n"})
+    async with workshop.playing({"sums.py": WRONG}, tmp_path) as player:
+        into = tmp_path / "final"
+        into.mkdir()
+        final = await player.environment.snapshot(into)
+        await code.verify(judged, player.environment.initial, final, "", About(variables={"n": 3}))
+        told = await player.text(
+            "bash", command="grep -rl only-in-the-[h]idden /workspace /tmp /data /quintain; ls /data"
+        )
+        assert told == "tmp\nworkspace\n[exit status 0]"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"files": {"test_a.py": "def test_("}}, "is not Python"),
+        ({"files": {"helpers.py": "x = 1"}}, "hold no test"),
+        ({"files": {"test_a.py": {"base64": "?"}}}, "neither text nor base64"),
+    ],
+)
+async def test_tests_of_no_use_are_the_verifiers_fault(
+    workshop: Any, code: CodeVerifier, tmp_path: Path, given: Any, words: str
+) -> None:
+    found = await verdict(workshop, code, tmp_path, {}, verifier(**given))
+    assert (found.certain, found.failure_owner) == (False, "verifier")
+    assert words in (found.reason or "")
+
+
+class _Failing(ForkProvider):
+    """A provider whose sandboxes cannot be had, or are lost so many times."""
+
+    def __init__(self, provider: ForkProvider, error: Exception, lost: int = 0) -> None:
+        self._inner, self._error, self._lost = provider, error, lost
+
+    async def template(self, *args: Any, **options: Any) -> Template:
+        return await self._inner.template(*args, **options)
+
+    async def claim(self, *args: Any, **options: Any) -> Any:
+        if not self._lost:
+            raise self._error
+        sandbox = await self._inner.claim(*args, **options)
+        self._lost -= 1
+        sandbox.call = self._fail
+        return sandbox
+
+    async def _fail(self, *args: Any) -> Any:
+        raise self._error
+
+
+async def test_what_the_platform_fails_at_is_no_score(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
+    failing = _Failing(workshop.provider, SandboxError("no room"))
+    judging = CodeVerifier(workshop.provider, verifier_class(20.0), tests=WorkspaceTests(failing, workspace_class()))
+    found = await verdict(workshop, judging, tmp_path, {"sums.py": RIGHT})
+    assert (found.certain, found.failure_owner, found.reason) == (False, "infrastructure", "no room")
+    unequipped = CodeVerifier(workshop.provider, verifier_class(20.0))
+    assert not (await verdict(workshop, unequipped, tmp_path, {"sums.py": RIGHT})).certain
+
+
+@pytest.mark.parametrize("error", [SandboxLost("gone"), CallTimeout("late")])
+async def test_a_sandbox_that_is_lost_twice_is_the_trees_doing(workshop: Any, tmp_path: Path, error: Exception) -> None:
+    failing = _Failing(workshop.provider, error, lost=2)
+    runner = WorkspaceTests(failing, workspace_class(), scratch=workshop.scratch)
+    judging = CodeVerifier(workshop.provider, verifier_class(20.0), tests=runner)
+    found = await verdict(workshop, judging, tmp_path, {"sums.py": RIGHT})
+    assert (found.certain, found.reward_type) == (True, "incomplete")
+    assert "ended twice" in found.value["tests"]["error"]
+
+
+async def test_the_names_of_tests_are_read_from_their_source() -> None:
+    text = "async def test_a(): ...\ndef helper(): ...\nclass Test:\n class TestIn:\n  def test_b(self): ...\n"
+    files = {"in/test_x.py": text, "y_test.py": "def test_c(): ...\n", "other.py": "def test_d(): ...\n"}
+    assert expected_tests(HiddenTests(files=files)) == [
+        "in/test_x.py::test_a",
+        "in/test_x.py::Test::TestIn::test_b",
+        "y_test.py::test_c",
+    ]
+    with pytest.raises(VerifierError, match="is no path within a folder"):
+        expected_tests(HiddenTests(files={"../test_x.py": text}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"exit_status": "0"}, "what is not an answer"),
+        ({"exit_status": 0, "reports": ["no json", "[]", '{"test": 3}', "[" * 10_000]}, "before all were run"),
+        ({"exit_status": 0, "reports": ['{"finished": 0}']}, "not told to have passed: t.py::test_a"),
+        ({"exit_status": 0, "reports": ['{"test": "t.py::test_a", "outcome": "passed", "when": "setup"}']}, "before"),
+    ],
+)
+async def test_what_is_no_proof_is_none(answer: Any, words: str) -> None:
+    told = outcome(answer, ["t.py::test_a"])
+    assert (told["complete"], told["failed"]) == (False, ["t.py::test_a"])
+    assert words in told["error"]

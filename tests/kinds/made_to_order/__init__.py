@@ -1,0 +1,1 @@
+"""A kind that does what its payload's code says, at each point of its life."""

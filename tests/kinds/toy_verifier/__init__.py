@@ -1,0 +1,1 @@
+"""A toy verifier kind: runs trusted code in this process."""

@@ -1,0 +1,67 @@
+BEGIN TRANSACTION;
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "alembic_version" VALUES('0001');
+CREATE TABLE attempt (
+	episode_id VARCHAR(71) NOT NULL, 
+	model_digest VARCHAR(512) NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	origin VARCHAR(16) NOT NULL, 
+	CONSTRAINT pk_attempt PRIMARY KEY (episode_id, model_digest, attempt)
+);
+INSERT INTO "attempt" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',3,'submitted');
+INSERT INTO "attempt" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',4,'submitted');
+INSERT INTO "attempt" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',8,'claimed');
+CREATE TABLE episode_score (
+	episode_id VARCHAR(71) NOT NULL, 
+	model_digest VARCHAR(512) NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	submission_id INTEGER NOT NULL, 
+	CONSTRAINT pk_episode_score PRIMARY KEY (episode_id, model_digest, attempt), 
+	CONSTRAINT fk_episode_score_submission_id FOREIGN KEY(submission_id) REFERENCES submission (id), 
+	CONSTRAINT uq_episode_score_submission_id UNIQUE (submission_id)
+);
+INSERT INTO "episode_score" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',3,2);
+INSERT INTO "episode_score" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',4,3);
+CREATE TABLE score (
+	episode_id VARCHAR(71) NOT NULL, 
+	model_digest VARCHAR(512) NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	verifier_digest VARCHAR(71) NOT NULL, 
+	submission_id INTEGER NOT NULL, 
+	CONSTRAINT pk_score PRIMARY KEY (episode_id, model_digest, attempt, verifier_digest), 
+	CONSTRAINT fk_score_submission_id FOREIGN KEY(submission_id) REFERENCES submission (id), 
+	CONSTRAINT uq_score_submission_id UNIQUE (submission_id)
+);
+INSERT INTO "score" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',3,'sha256:00000000000000000000000000000000000000000000000000000000000003e9',2);
+INSERT INTO "score" VALUES('sha256:0000000000000000000000000000000000000000000000000000000000000001','model',4,'sha256:00000000000000000000000000000000000000000000000000000000000003e9',3);
+CREATE TABLE submission (
+	id INTEGER NOT NULL, 
+	episode_id VARCHAR(71) NOT NULL, 
+	model_digest VARCHAR(512) NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	verifier_digest VARCHAR(71) NOT NULL, 
+	schema_version INTEGER NOT NULL, 
+	mode VARCHAR(32) NOT NULL, 
+	certain BOOLEAN NOT NULL, 
+	reward_type VARCHAR(64) NOT NULL, 
+	word VARCHAR(200), 
+	value TEXT, 
+	value_digest VARCHAR(71), 
+	value_size BIGINT, 
+	reason TEXT, 
+	failure_owner VARCHAR(16), 
+	contract_digest VARCHAR(71), 
+	reward DOUBLE, 
+	submitted_at DOUBLE NOT NULL, 
+	run VARCHAR(200) NOT NULL, 
+	CONSTRAINT pk_submission PRIMARY KEY (id), 
+	CONSTRAINT fk_submission_episode_id FOREIGN KEY(episode_id, model_digest, attempt) REFERENCES attempt (episode_id, model_digest, attempt)
+);
+INSERT INTO "submission" VALUES(1,'sha256:0000000000000000000000000000000000000000000000000000000000000001','model',3,'sha256:00000000000000000000000000000000000000000000000000000000000003e9',1,'code',0,'judge_error',NULL,NULL,NULL,NULL,'it crashed','verifier',NULL,NULL,1.5,'test');
+INSERT INTO "submission" VALUES(2,'sha256:0000000000000000000000000000000000000000000000000000000000000001','model',3,'sha256:00000000000000000000000000000000000000000000000000000000000003e9',1,'code',1,'complete','complete','{"result":"complete"}',NULL,NULL,NULL,NULL,NULL,1.0,1.5,'test');
+INSERT INTO "submission" VALUES(3,'sha256:0000000000000000000000000000000000000000000000000000000000000001','model',4,'sha256:00000000000000000000000000000000000000000000000000000000000003e9',1,'code',1,'complete','complete','{"result":"complete","n":[1,"\u00e9"]}',NULL,NULL,NULL,NULL,NULL,1.0,1.5,'other');
+CREATE INDEX ix_submission_episode_id ON submission (episode_id, model_digest, attempt);
+COMMIT;
