@@ -262,7 +262,11 @@ def no_orphans(seconds: float = 20.0) -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
 
 
 def _reaped(pids: set[int]) -> dict[int, str]:

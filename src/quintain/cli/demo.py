@@ -87,7 +87,7 @@ def demo(
                 }
             )
         else:
-            _print(done, reference, stored, keep, seconds)
+            _print(done, reference, stored, keep, seconds, settings)
     for fault in faults:
         typer.echo(f"quintain: {fault}", err=True)
     if faults:
@@ -219,7 +219,12 @@ def problems(done: Worked, reference: Reference, stored: run_store.Ingested | No
 
 
 def _print(
-    done: Worked, reference: Reference, stored: run_store.Ingested | None, keep: Path | None, seconds: float
+    done: Worked,
+    reference: Reference,
+    stored: run_store.Ingested | None,
+    keep: Path | None,
+    seconds: float,
+    settings: Settings,
 ) -> None:
     from quintain.cli.report_view import print_report
 
@@ -242,5 +247,7 @@ def _print(
     else:
         console.print(options.plain(f"kept in {keep}; to ask about the records:"), soft_wrap=True)
     if stored is not None:
-        commands = run_store.next_commands(keep or _EXAMPLE)
+        if settings.data_dir is not None or settings.packs:  # whose tasks the demo does not play
+            settings = settings.model_copy(update={"data_dir": None, "packs": tuple(shipped_packs())})
+        commands = run_store.next_commands(keep or _EXAMPLE, settings)
         run_store.print_commands(commands if keep else [f"quintain demo --keep {_EXAMPLE}", *commands])

@@ -207,10 +207,10 @@ class RunWork:
             options.console.print()
             if found is None:
                 options.console.print(options.plain(f"records: {run_dir}/spool; to ask about them:"), soft_wrap=True)
-                commands = run_store.ingest_commands(run_dir)
+                commands = run_store.ingest_commands(run_dir, self.settings)
             else:
                 run_store.print_ingested(found)
-                commands = run_store.next_commands(run_dir)
+                commands = run_store.next_commands(run_dir, self.settings)
             run_store.print_commands(commands)
         elif found is not None:
             options.print_json({"event": "ingested", **asdict(found)})

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from quintain.cli import options
 from quintain.contracts.untrusted import printable
+from quintain.server.settings import Settings
 
 STORE: Final = "store"
 """The store's directory within a run's."""
@@ -109,16 +110,19 @@ def print_commands(commands: Iterable[str]) -> None:
         options.console.print(options.plain(f"  {command}"), soft_wrap=True)
 
 
-def ingest_commands(run_dir: str | Path) -> list[str]:
+def ingest_commands(run_dir: str | Path, played: Settings) -> list[str]:
     """What brings the records of a run into a store beside them, and then asks about them."""
-    export, *more = next_commands(run_dir)
+    export, *more = next_commands(run_dir, played)
     return [export, f"quintain store ingest --once --spool {shlex.quote(f'{run_dir}/spool')}", *more]
 
 
-def next_commands(run_dir: str | Path) -> list[str]:
-    """What to try with a run that was ingested."""
-    store, ledger = shlex.quote(f"{run_dir}/{STORE}"), shlex.quote(f"{run_dir}/ledger.db")
-    return [f"export QUINTAIN_STORE={store} QUINTAIN_LEDGER={ledger}", *_TRY]
+def next_commands(run_dir: str | Path, played: Settings) -> list[str]:
+    """What to try with a run that was ingested; `played` names its tasks, which a replay needs again."""
+    variables = {"QUINTAIN_STORE": f"{run_dir}/{STORE}", "QUINTAIN_LEDGER": f"{run_dir}/ledger.db"}
+    if played.data_dir is not None or played.packs:
+        variables |= {"AWM_DATA_DIR": str(played.data_dir or ""), "QUINTAIN_PACKS": ",".join(played.packs)}
+    words = (f"{name}={shlex.quote(value) if value else ''}" for name, value in variables.items())
+    return [f"export {' '.join(words)}", *_TRY]
 
 
 def _known(ledger: Path, digests: Collection[str]) -> int:
