@@ -20,9 +20,10 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
     ("kinds", "asked"),
     [
         (KINDS[:4], ("--seeds", "2", "--random", "5")),
-        (KINDS[4:], ("--seeds", "2", "--repeats", "1")),  # each of its verdicts runs tests
+        (KINDS[4:5], ("--seeds", "2", "--repeats", "1")),  # each of its verdicts runs tests
+        (KINDS[5:], ("--seeds", "1", "--repeats", "1")),  # each of its episodes starts a server
     ],
-    ids=["quick kinds", "workspace"],
+    ids=["quick kinds", "workspace", "mcp"],
 )
 def test_packs_of_every_kind_are_accepted_at_once(
     quintain: Command, kinds: tuple[str, ...], asked: tuple[str, ...]
@@ -34,12 +35,13 @@ def test_packs_of_every_kind_are_accepted_at_once(
     done = quintain("validate", *(f"packs/my-{kind}" for kind in kinds), *asked, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
-    assert (report["seed"], report["seeds"]) == (0, 2)
+    seeds = int(asked[1])
+    assert (report["seed"], report["seeds"]) == (0, seeds)
     assert [one["scenario"] for one in report["scenarios"]] == [f"my_{kind}" for kind in kinds]
     for scenario in report["scenarios"]:
         assert (scenario["status"], scenario["warnings"]) == ("sound", []), scenario
         for task in scenario["tasks"]:
-            assert (task["noop"], task["solution"], len(task["seeds"])) == ("incomplete", "complete", 2), task
+            assert (task["noop"], task["solution"], len(task["seeds"])) == ("incomplete", "complete", seeds), task
             if report["random"]:
                 assert (task["trials"]["tried"] >= 5, task["trials"]["complete"]) == (True, 0)
         assert len(scenario["tasks"]) == 2

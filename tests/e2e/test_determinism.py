@@ -285,7 +285,7 @@ def test_in_another_process_on_another_day_warmed_and_hibernated(
             assert abs(session.value("wall") - time.time() - SHIFT_S) < 60, "the sandbox's clock is not shifted"
 
             def pause() -> None:
-                assert wait_until(lambda: figures(server)["hibernated"] == 1, 10), "it does not hibernate"
+                assert wait_until(lambda: figures(server)["hibernated"] == 1, 10), figures(server)
 
             assert differences(alone[0], track(session, SOURCES_PLAY, pause=pause)) == []
 

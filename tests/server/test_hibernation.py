@@ -130,7 +130,7 @@ async def test_a_call_that_arrives_in_the_middle_is_served_by_the_process_there_
         assert "one" in (await calling)["observation"]["tool_result"]
         assert await hibernating == 0
         assert list(bench.provider._sandboxes) == before
-        assert (session.awm.live, session.staying, bench.world.leftovers) == (True, False, [])
+        assert (session.awm.live, session.stayed_s, bench.world.leftovers) == (True, 0.0, [])
 
 
 @pytest.mark.parametrize("tool", ["verify", "done"])
@@ -220,6 +220,22 @@ async def test_what_cannot_be_copied_stays_live_is_reported_once_and_tried_again
         await bench.step(session, "list_notes")
         bench.clock.now = 22.0
         assert await bench.hibernator.hibernate(10.0) == 1
+
+
+async def test_what_could_not_hibernate_is_asked_again_when_it_has_been_idle_for_twice_as_long(
+    open_bench: Callable[..., Any],
+) -> None:
+    async with open_bench() as bench:
+        session = await bench.begin()
+        bench.clock.now = 11.0
+        bench.provider.full_disk = True
+        assert await bench.hibernator.hibernate(10.0) == 0
+        bench.provider.full_disk = False
+        bench.clock.now = 21.0
+        assert await bench.hibernator.hibernate(10.0) == 0
+        bench.clock.now = 22.0
+        assert await bench.hibernator.hibernate(10.0) == 1
+        assert session.awm.hibernated
 
 
 async def test_what_cannot_be_woken_masks_the_episode_and_no_verdict_on_its_files_counts(

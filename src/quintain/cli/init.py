@@ -12,7 +12,7 @@ from quintain.tasks.packs.files import LEFT_OUT
 
 TEMPLATES: Final = Path(__file__).parent / "templates" / "init"
 
-KINDS: Final = ("mock", "simulator", "python", "database", "workspace")
+KINDS: Final = ("mock", "simulator", "python", "database", "workspace", "mcp")
 """The kinds of environment that there is something to begin with of."""
 
 

@@ -21,7 +21,8 @@ class Hibernator:
     """Hibernates sessions that are idle for longer than `after_s` seconds; 0 turns it off.
 
     A session hibernates under its lock and only between calls; who comes meanwhile waits until it either has, or has
-    noticed that it is in the way and let everything be.
+    noticed that it is in the way and let everything be. One that could not is asked again when it has been idle for
+    twice as long: a full disk, or work that a call left running, may have passed.
     """
 
     def __init__(self, sessions: Iterable[Session], after_s: float) -> None:
@@ -64,17 +65,18 @@ class Hibernator:
             outcome = await session.awm.hibernate(_wanted(session))
         except Exception as error:  # whatever it is, the loop goes on
             self.failed += 1
-            session.staying = True
+            session.stayed_s = session.idle_s
             trace = not isinstance(error, QuintainError | OSError)
             _LOG.error("session %s could not hibernate and keeps its process: %s", session.id, error, exc_info=trace)
             return False
         self.done += outcome.done
-        session.staying = not outcome.done and session.waiting == 0
+        if not outcome.done and session.waiting == 0:
+            session.stayed_s = session.idle_s
         return outcome.done
 
 
 def _may(session: Session, idle_s: float) -> bool:
-    return session.awm.live and not session.staying and not session.lock.locked() and session.idle_s >= idle_s
+    return session.awm.live and not session.lock.locked() and session.idle_s >= max(idle_s, 2 * session.stayed_s)
 
 
 def _wanted(session: Session) -> Callable[[], bool]:

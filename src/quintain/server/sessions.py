@@ -37,8 +37,8 @@ class Session:
         self.lock = asyncio.Lock()
         self.waiting = 0
         """How many want to work on it and wait for the lock."""
-        self.staying = False
-        """Whether it could not hibernate as it is now."""
+        self.stayed_s = 0.0
+        """How long it had been idle when it last could not hibernate; it is asked again once that has doubled."""
         self.attached = False
         """Whether a WebSocket serves it."""
         self.close_when_detached = False
@@ -68,7 +68,7 @@ class Session:
     def touch(self) -> None:
         """Note that the client has asked for something."""
         self.last_active = self._now()
-        self.staying = False
+        self.stayed_s = 0.0
 
     @property
     def idle_s(self) -> float:

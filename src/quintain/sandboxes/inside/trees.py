@@ -5,12 +5,12 @@ that nothing is written through one.
 """
 
 import json
+import mmap
 import os
 import shutil
 import tarfile
 
 BASE, REMOVED = "QUINTAIN.base", "QUINTAIN.removed"
-_CHUNK = 2**20
 
 
 def unpack(target: str, tree: str, base: str | None = None) -> None:
@@ -21,8 +21,12 @@ def unpack(target: str, tree: str, base: str | None = None) -> None:
     """
     for path in (base, tree):
         if path is not None:
-            with tarfile.open(path, "r:", errors="surrogateescape") as archive:
-                _apply(target, archive)
+            with (
+                open(path, "rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+                tarfile.open(fileobj=file, mode="r:", errors="surrogateescape") as archive,
+            ):
+                _apply(target, archive, content, empty=path == base or base is None)
 
 
 def over(tree: str) -> bool:
@@ -31,7 +35,7 @@ def over(tree: str) -> bool:
         return BASE in archive.pax_headers
 
 
-def _apply(target: str, archive: tarfile.TarFile) -> None:
+def _apply(target: str, archive: tarfile.TarFile, content: mmap.mmap, *, empty: bool) -> None:
     links, folders = [], []
     members = archive.getmembers()
     for name in json.loads(archive.pax_headers.get(REMOVED, "[]")):
@@ -41,7 +45,7 @@ def _apply(target: str, archive: tarfile.TarFile) -> None:
             continue
         path = _within(target, member.name)
         if member.isdir():
-            if os.path.islink(path) or not os.path.isdir(path):
+            if empty or os.path.islink(path) or not os.path.isdir(path):
                 _remove(path)
                 os.mkdir(path)
             folders.append((path, member.mode))
@@ -49,8 +53,10 @@ def _apply(target: str, archive: tarfile.TarFile) -> None:
         elif member.issym():
             links.append((path, member.linkname))
         elif member.isreg():
-            _remove(path)
-            _write(path, archive, member)
+            if not empty:
+                _remove(path)
+            with memoryview(content)[member.offset_data : member.offset_data + member.size] as data:
+                _write(path, data, member.mode)
         else:
             raise ValueError(f"{member.name!r} is neither file, folder nor symbolic link")
     for path, destination in links:
@@ -74,15 +80,12 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _write(path: str, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    source = archive.extractfile(member)
-    assert source is not None
+def _write(path: str, data: memoryview, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        while data := source.read(_CHUNK):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        os.fchmod(descriptor, member.mode)
+        written = 0
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)
