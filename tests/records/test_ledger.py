@@ -47,6 +47,16 @@ async def test_an_uncertain_verdict_occupies_nothing(ledger: Ledger) -> None:
     assert await all_scores(ledger) == [sure]
 
 
+async def test_an_uncertain_verdict_is_told_what_another_process_has_scored(ledger: Ledger, tmp_path: Path) -> None:
+    """Also of a try that was numbered here, of which there is usually nothing to look up."""
+    sure, unsure = certain(), uncertain()
+    assert await ledger.next_attempt(digest(1), "model") == 0
+    async with await Ledger.open(tmp_path / "ledger.db") as another:
+        assert (await another.submit(sure)).first
+    told = await ledger.submit(unsure)
+    assert (told.entry, told.first, told.episode_score) == (sure, False, sure)
+
+
 async def test_the_episodes_reward_is_the_first_certain_verdict_in_whichever_mode(ledger: Ledger) -> None:
     by_judge = certain(key(verifier=2), "incomplete", mode="sql")
     by_code = certain(key(verifier=1))

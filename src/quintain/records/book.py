@@ -25,15 +25,18 @@ class _Standing:
 
     scores: dict[str, Submission] = field(default_factory=dict)
     reward: Submission | None = None
+    assumed: bool = False
+    """Whether nothing was looked up."""
 
 
 class Book:
     """The ledger as one transaction sees it. Use it for that transaction alone."""
 
     def __init__(self, connection: sa.Connection, unscored: Collection[AttemptKey] = ()) -> None:
-        """`unscored` are tries of which nothing is looked up, because nobody can have submitted for them.
+        """`unscored` are tries of which nothing is looked up, because hardly anybody can have submitted for them.
 
-        If somebody has all the same, the primary keys refuse what is written.
+        If another process has all the same, the primary keys refuse a certain verdict; an uncertain one, which no key
+        refuses, is answered only after a look.
         """
         self._connection = connection
         self._unscored = unscored
@@ -50,6 +53,8 @@ class Book:
         """Log a submission; if it is certain and its key is free, it takes the key."""
         key = submitted.key
         standing = self._standing(key.tried)
+        if standing.assumed and standing.reward is None and not submitted.certain:
+            standing = self._standings[key.tried] = self._found(key.tried, "submitted")
         row = self._connection.execute(_LOG, _row(submitted)).inserted_primary_key
         assert row is not None
         first = submitted.certain and key.verifier_digest not in standing.scores
@@ -75,7 +80,8 @@ class Book:
         if number > MAX_ATTEMPT:
             raise UsageError(f"attempt {largest} of model {model_digest[:80]!r} is the last there is; name the attempt")
         tried = AttemptKey(episode_id=episode_id, model_digest=model_digest, attempt=number)
-        self._take(tried, "allocated")
+        self._connection.execute(_NUMBER, tried.model_dump() | {"origin": "allocated"})
+        self._standings[tried] = _Standing()
         self.allocated.append(tried)
         return number
 
@@ -89,22 +95,19 @@ class Book:
         self._standing(tried, "claimed")
 
     def _standing(self, tried: AttemptKey, origin: Literal["claimed", "submitted"] = "submitted") -> _Standing:
-        if (known := self._standings.get(tried)) is not None:
-            return known
-        if tried in self._unscored:
-            self._standings[tried] = _Standing()
-            return self._standings[tried]
+        known = self._standings.get(tried)
+        if known is None:
+            known = _Standing(assumed=True) if tried in self._unscored else self._found(tried, origin)
+            self._standings[tried] = known
+        return known
+
+    def _found(self, tried: AttemptKey, origin: Literal["claimed", "submitted"]) -> _Standing:
         # the row is locked where a database locks rows, so nothing below changes until the transaction ends
         there = self._connection.execute(sa.select(attempt.c.origin).where(being(attempt, tried)).with_for_update())
-        if there.first() is None:
-            self._take(tried, origin)
-        else:
-            self._standings[tried] = self._load(tried)
-        return self._standings[tried]
-
-    def _take(self, tried: AttemptKey, origin: str) -> None:
+        if there.first() is not None:
+            return self._load(tried)
         self._connection.execute(_NUMBER, tried.model_dump() | {"origin": origin})
-        self._standings[tried] = _Standing()
+        return _Standing()
 
     def _load(self, tried: AttemptKey) -> _Standing:
         reward = self._connection.execute(sa.select(episode_score.c.submission_id).where(being(episode_score, tried)))
