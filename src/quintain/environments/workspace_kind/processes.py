@@ -187,8 +187,8 @@ class Processes:
             _signal(-1, signal.SIGCONT)
         deadline = time.monotonic() + _END_TIMEOUT_S
         while time.monotonic() < deadline:
-            self._reap()
-            if not (_outside(roots) if roots else _others()):
+            left = self._reap()  # whoever has no parent any more is a child of this process
+            if not left or (roots and not _outside(roots)):
                 return
             time.sleep(0.001)
 
@@ -196,14 +196,15 @@ class Processes:
         self._reap()
         return self._ended.get(pid)
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Take the statuses of children that have ended; whether others are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
+                return True
             self._ended[pid] = status
 
 
@@ -243,10 +244,6 @@ def _outside(roots: set[int]) -> list[int]:
         if at not in roots and pid != os.getpid():
             found.append(pid)
     return found
-
-
-def _others() -> list[int]:
-    return [pid for pid in _parents() if pid != os.getpid()]
 
 
 def _parents() -> dict[int, int]:
