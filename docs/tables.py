@@ -32,10 +32,9 @@ def commands() -> str:
 
 
 def _command_rows(command: Any, name: str) -> Iterator[str]:
-    inner: dict[str, Any] = getattr(command, "commands", {})
-    for word, child in sorted(inner.items()):
-        yield from _command_rows(child, f"{name} {word}")
-    if inner:
+    if hasattr(command, "list_commands"):
+        for word in sorted(command.list_commands(None)):
+            yield from _command_rows(command.get_command(None, word), f"{name} {word}")
         return
     yield f"### `{name}`\n\n{(command.help or '').strip()}\n"
     parameters = [one for one in command.params if one.name != "help"]

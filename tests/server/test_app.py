@@ -17,7 +17,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from quintain.errors import SettingsError
-from quintain.server import Settings, refuse_open_address
+from quintain.server.app import refuse_open_address
+from quintain.server.settings import Settings
 from quintain.server.app import is_loopback
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +133,8 @@ for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: None)  # uvicorn raises what it caught once more when it has ended
 from toy import ToyWorld
 from quintain.sandboxes.inprocess import InProcessProvider
-from quintain.server import Settings, create_app, uvicorn_config
+from quintain.server.app import create_app, uvicorn_config
+from quintain.server.settings import Settings
 import uvicorn
 root = pathlib.Path(sys.argv[1])
 provider = InProcessProvider(root / "instances")

@@ -16,7 +16,7 @@ from quintain.tasks import PackSource
 from quintain.tasks.importers import BfclPack, BfclPackage, Category, read_entries
 from quintain.tasks.importers.bfcl_pack import BfclEnvironment, reference_calls, start_of
 
-app = typer.Typer(help="Make packs of task suites that others wrote.", no_args_is_help=True)
+app = typer.Typer(help="Make packs of task suites that others wrote.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()

@@ -1,52 +1,66 @@
-"""`quintain`: the commands, and how errors end them."""
+"""`quintain`: the commands, each imported when it is asked for, and how errors end them."""
 
 import sys
+from importlib import import_module
+from typing import Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from quintain import __version__
-from quintain.cli import (
-    demo,
-    doctor,
-    episode,
-    importing,
-    init,
-    package,
-    prepare,
-    replay,
-    reverify,
-    run,
-    scenarios,
-    serve,
-    store,
-    tasks,
-    validate,
-)
 from quintain.contracts.untrusted import printable
 from quintain.errors import QuintainError
 
+_COMMANDS: Final = {
+    "serve": "serve:serve",
+    "demo": "demo:demo",
+    "init": "init:init",
+    "package": "package:package",
+    "doctor": "doctor:doctor",
+    "prepare": "prepare:prepare",
+    "episode": "episode:episode",
+    "run": "run:run",
+    "replay": "replay:replay",
+    "reverify": "reverify:reverify",
+    "validate": "validate:validate_command",
+    "import": "importing:app",
+    "scenarios": "scenarios:app",
+    "store": "store:app",
+    "tasks": "tasks:app",
+}
+"""Modules of this package by command, and what the command is in them: a function, or an application with its own."""
+
+
+class _Commands(TyperGroup):
+    """The commands. To import all of them takes a second, to import one a part of that."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order in which the help tells them."""
+        return [*_COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, imported; None where there is none of that name."""
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"quintain.cli.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            made = typer.Typer(add_completion=False)
+            made.command(cmd_name)(found)
+            found = made
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
-    name="quintain",
-    help="Resettable, isolated, verifiable episodes for training tool-using language models.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
+    name="quintain", cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-app.command("serve")(serve.serve)
-app.command("demo")(demo.demo)
-app.command("init")(init.init)
-app.command("package")(package.package)
-app.command("doctor")(doctor.doctor)
-app.command("prepare")(prepare.prepare)
-app.command("episode")(episode.episode)
-app.command("run")(run.run)
-app.command("replay")(replay.replay)
-app.command("reverify")(reverify.reverify)
-app.command("validate")(validate.validate_command)
-app.add_typer(importing.app, name="import")
-app.add_typer(scenarios.app, name="scenarios")
-app.add_typer(store.app, name="store")
-app.add_typer(tasks.app, name="tasks")
+
+
+@app.callback()
+def _quintain() -> None:
+    """Resettable, isolated, verifiable episodes for training tool-using language models."""
 
 
 @app.command("version")

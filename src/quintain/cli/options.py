@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,8 +17,6 @@ from rich.table import Column
 from rich.text import Text
 
 from quintain.contracts.untrusted import printable
-from quintain.episodes.assembly import Assembly, open_rooms
-from quintain.episodes.base import Rooms
 from quintain.errors import PoolError, RegistryError
 from quintain.sandboxes.base import IsolationLevel
 from quintain.server.settings import Settings, load_settings
@@ -27,7 +25,11 @@ from quintain.tasks.pools import Pool, task_id
 from quintain.tasks.quarantine_file import read_quarantine
 from quintain.tasks.quarantined import QuarantinedSource
 from quintain.tasks.registry import TaskRegistry
-from quintain.verifiers import JudgeSettings
+
+if TYPE_CHECKING:  # all that plays, which commands that only read do without
+    from quintain.episodes.assembly import Assembly
+    from quintain.episodes.base import Rooms
+    from quintain.verifiers import JudgeSettings
 
 Made = TypeVar("Made")
 
@@ -162,8 +164,10 @@ def download(settings: Settings) -> Path:
         return fetch(settings.cache_dir / "datasets", settings.data_revision or "main")
 
 
-def assembly(settings: Settings) -> Assembly:
+def assembly(settings: Settings) -> "Assembly":
     """How the rooms are put together under these settings."""
+    from quintain.episodes.assembly import Assembly
+
     return Assembly(
         cache=settings.cache_dir,
         accepted=settings.isolation,
@@ -183,12 +187,14 @@ def assembly(settings: Settings) -> Assembly:
     )
 
 
-def judge(settings: Settings) -> JudgeSettings:
+def judge(settings: Settings) -> "JudgeSettings":
     """The judge that the settings name.
 
     Raises:
         UsageError: a value is unusable.
     """
+    from quintain.verifiers import JudgeSettings
+
     key = settings.llm_api_key
     return JudgeSettings.read(
         base_url=settings.llm_base_url, api_key=key and key.get_secret_value(), model=settings.llm_model
@@ -196,15 +202,17 @@ def judge(settings: Settings) -> JudgeSettings:
 
 
 @asynccontextmanager
-async def rooms_of(settings: Settings) -> AsyncIterator[Rooms]:
+async def rooms_of(settings: Settings) -> AsyncIterator["Rooms"]:
     """The rooms for commands that play episodes themselves."""
+    from quintain.episodes.assembly import open_rooms
+
     with open_source(settings) as source:
         async with open_rooms(source, assembly(settings)) as rooms:
             tell_shortfall(rooms)
             yield rooms
 
 
-def tell_shortfall(rooms: Rooms) -> None:
+def tell_shortfall(rooms: "Rooms") -> None:
     """Say on standard error where isolation is weaker than the strongest, and why: one line."""
     if rooms.shortfall:
         level = rooms.provider.level

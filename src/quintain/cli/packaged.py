@@ -24,7 +24,7 @@ PORT: Final = "8000"
 
 def serve_pack(pack: Path) -> None:
     """`quintain serve` for a pack, on port 8000 unless QUINTAIN_PORT names another; options are the program's own."""
-    from quintain.cli.main import main  # which imports every command
+    from quintain.cli.main import main
 
     os.environ.setdefault("QUINTAIN_PORT", PORT)
     sys.argv[1:] = ["serve", "--pack", str(pack), *sys.argv[1:]]

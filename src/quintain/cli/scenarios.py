@@ -7,7 +7,9 @@ from rich.table import Table
 
 from quintain.cli import options
 
-app = typer.Typer(help="List scenarios, show one, or download the published dataset.", no_args_is_help=True)
+app = typer.Typer(
+    help="List scenarios, show one, or download the published dataset.", no_args_is_help=True, add_completion=False
+)
 Name = Annotated[str, typer.Argument(help="A scenario's name, in any spelling.")]
 
 

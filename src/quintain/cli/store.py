@@ -22,7 +22,9 @@ from quintain.server.settings import data_home
 if TYPE_CHECKING:
     from quintain.records.store import Store
 
-app = typer.Typer(help="Ingest episode records, ask about them, check and mend the store.", no_args_is_help=True)
+app = typer.Typer(
+    help="Ingest episode records, ask about them, check and mend the store.", no_args_is_help=True, add_completion=False
+)
 
 StorePath = Annotated[
     Path | None,

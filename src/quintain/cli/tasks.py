@@ -14,7 +14,11 @@ from quintain.tasks.manifest import PoolManifest
 from quintain.tasks.pools import Pool, read_task, task_id
 from quintain.tasks.registry import ImportReport, TaskRegistry
 
-app = typer.Typer(help="Import tasks into pools, look at pools, and move tasks between them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Import tasks into pools, look at pools, and move tasks between them.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 Registry = Annotated[
     Path | None,
