@@ -3,6 +3,7 @@
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
@@ -21,24 +22,35 @@ def json_problem(value: Any) -> str | None:
     Python's parser lets through what JSON does not have: NaN, infinities, halves of surrogate pairs. Nesting is
     bounded because every later reader would have to bear it, and so is the number of values.
     """
-    pending: list[tuple[Any, int]] = [(value, 0)]
-    seen = 0
-    while pending:
-        item, depth = pending.pop()
-        seen += 1
-        if seen + len(pending) + (len(item) if isinstance(item, dict | list) else 0) > MAX_VALUES:
-            return f"more than {MAX_VALUES} values; send less, or one text"
+    level, depth, count = [value], 0, 1
+    while level:
         if depth > MAX_DEPTH:
             return f"nested deeper than {MAX_DEPTH} levels; flatten it"
-        if isinstance(item, float) and not math.isfinite(item):
-            return f"{item} is not a JSON number; send a finite one"
-        if isinstance(item, str) and not _is_unicode(item):
-            return "a string holds half of a surrogate pair; send whole Unicode characters"
-        if isinstance(item, dict):
-            pending.extend((key, depth) for key in item)
-            pending.extend((child, depth + 1) for child in item.values())
-        elif isinstance(item, list):
-            pending.extend((child, depth + 1) for child in item)
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                count += 2 * len(item)
+                children: Iterable[Any] = item.values()
+                problem = next(filter(None, map(_scalar_problem, item)), None)
+            elif isinstance(item, list):
+                count += len(item)
+                children, problem = item, None
+            else:
+                children, problem = (), _scalar_problem(item)
+            if problem is not None:
+                return problem
+            if count > MAX_VALUES:
+                return f"more than {MAX_VALUES} values; send less, or one text"
+            below.extend(children)
+        level, depth = below, depth + 1
+    return None
+
+
+def _scalar_problem(item: Any) -> str | None:
+    if isinstance(item, str):
+        return None if _is_unicode(item) else "a string holds half of a surrogate pair; send whole Unicode characters"
+    if isinstance(item, float) and not math.isfinite(item):
+        return f"{item} is not a JSON number; send a finite one"
     return None
 
 
