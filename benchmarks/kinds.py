@@ -2,12 +2,14 @@
 
 One scenario of each kind, of the shipped packs, in process and with a ledger in memory. A step is the first call of the
 reference solution, again and again; time to first instruction is the lifecycle's, of episodes on a payload that is
-ready. Memory is what is private to the processes of an idle episode, and what this process grows by.
+ready. Memory is what is private to the processes of an idle episode, and what this process grows by. A workspace's
+start grows with its tree: it is measured with larger ones too, made here.
 """
 
 import argparse
 import asyncio
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,8 +19,36 @@ from quintain.cli import options
 from quintain.contracts.timing import ttfi_ms
 from quintain.episodes import Episode, EpisodeRequest, Rooms
 from quintain.episodes.assembly import open_rooms
+from quintain.tasks import shipped_packs
 
 KINDS = ("mock", "simulator", "database", "python", "workspace")
+TREES = (100, 1000)
+"""Files of the larger trees."""
+
+_PACK = "apiVersion: quintain.dev/v1alpha1\nkind: Pack\nname: trees\ntitle: Trees\nlicence: Apache-2.0\n"
+_TASKS = """
+- name: look
+  text: Look.
+  solution: [{tool: read, arguments: {path: folder_0/file_0.txt}}]
+  answer: Seen.
+  verify: verify_look
+"""
+_VERIFIER = "def verify_look(final_answer):\n    return {'result': 'complete'}\n"
+
+
+def pack_of_trees(folder: Path) -> Path:
+    """A pack with a workspace for each of the larger trees, of files of 2 KB, twenty to a folder."""
+    (folder / "pack.yaml").write_text(_PACK)
+    for count in TREES:
+        place = folder / f"tree_{count}"
+        for number in range(count):
+            file = place / "tree" / f"folder_{number // 20}" / f"file_{number}.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"line of file {number}\n" * 100)
+        (place / "environment.yaml").write_text(f"kind: workspace\ntitle: Tree of {count} files\n")
+        (place / "tasks.yaml").write_text(_TASKS)
+        (place / "verifier.py").write_text(_VERIFIER)
+    return folder
 
 
 def of_kind(rooms: Rooms, kind: str) -> str:
@@ -32,6 +62,17 @@ async def started(rooms: Rooms, scenario: str, seed: int) -> Episode:
     episode = Episode(rooms, EpisodeRequest(scenario=scenario, task_idx=0, seed=seed, model_digest="bench"))
     await episode.start()
     return episode
+
+
+async def measured_tree(rooms: Rooms, scenario: str, episodes: int) -> Figures:
+    """How soon a workspace with a larger tree is ready."""
+    ready = []
+    for number in range(episodes + 3):
+        episode = await started(rooms, scenario, 0)
+        if number >= 3:
+            ready.append(ttfi_ms(episode.lifecycle.stamps) or 0.0)
+        await episode.finish()
+    return {f"workspace, {scenario}: ttfi p50 (ms)": statistics.median(ready)}
 
 
 async def measured(rooms: Rooms, kind: str, episodes: int, idle: int) -> Figures:
@@ -78,11 +119,14 @@ async def settled(rooms: Rooms) -> float:
 async def run(episodes: int, idle: int) -> Figures:
     """All kinds, one after another."""
     figures: Figures = {}
-    settings = options.settings_with()
-    with options.open_source(settings) as source:
-        async with open_rooms(source, options.assembly(settings)) as rooms:
-            for kind in KINDS:
-                figures |= await measured(rooms, kind, episodes, idle)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = options.settings_with(packs=(*shipped_packs(), str(pack_of_trees(Path(folder)))))
+        with options.open_source(settings) as source:
+            async with open_rooms(source, options.assembly(settings)) as rooms:
+                for kind in KINDS:
+                    figures |= await measured(rooms, kind, episodes, idle)
+                for count in TREES:
+                    figures |= await measured_tree(rooms, f"tree_{count}", episodes)
     return figures
 
 
