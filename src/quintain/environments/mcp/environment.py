@@ -1,10 +1,7 @@
 """One episode of an MCP server in a sandbox: what is called, when, with what. The state is what the last call told."""
 
 import asyncio
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,14 +9,13 @@ from pydantic import ValidationError
 
 from quintain.contracts.tools import Tool
 from quintain.contracts.untrusted import whole_text
-from quintain.environments.base import MAX_RESULT_BYTES, Hibernation, ToolOutcome, ToolStatus
+from quintain.environments.base import MAX_RESULT_BYTES, ToolOutcome, ToolStatus
 from quintain.environments.inprocess.environment import failure
-from quintain.environments.inprocess.machine import STATE
 from quintain.environments.inprocess.schemas import ArgumentCheck
 from quintain.environments.mcp.models import Answer, start_of, tools_of
 from quintain.environments.python.environment import state_file
+from quintain.environments.resident import ResidentEnvironment
 from quintain.errors import CallTimeout, ResultTooLarge, SandboxError, SandboxLost, TemplateError
-from quintain.sandboxes.base import Sandbox, StateFile
 from quintain.sandboxes.disposal import Disposal
 
 if TYPE_CHECKING:
@@ -33,23 +29,15 @@ _MAX_LOG: Final = 64 * 1024
 _END: Final = "what it remembered is gone, so the episode ends here"
 
 
-class McpEnvironment:
+class McpEnvironment(ResidentEnvironment):
     """One episode; see `Environment`."""
 
     def __init__(self, ready: "ReadyMcp", disposal: Disposal, *, scratch: Path | None = None) -> None:
         """`scratch` is where the initial state is written when asked for."""
+        super().__init__(disposal, scratch)
         self._ready = ready
-        self._disposal = disposal
-        self._scratch = scratch
-        self._sandbox: Sandbox | None = None
         self._tools: Sequence[Tool] = ready.tools
         self._checks: dict[str, ArgumentCheck] = {}
-        self._initial: bytes | None = None
-        self._state = ""
-        """The state files after the last finished call, as the sandbox told them: JSON, if it is honest."""
-        self._lost: str | None = None
-        """How the server ended, if it did."""
-        self._folder: Path | None = None
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -64,29 +52,9 @@ class McpEnvironment:
         return self._ready.start_kind
 
     @property
-    def segments(self) -> Mapping[str, float]:
-        """Milliseconds of each part of the claim."""
-        return dict(self._sandbox.segments) if self._sandbox is not None else {}
-
-    @property
-    def initial(self) -> Sequence[StateFile]:
-        """The file of the initial state, written when it is first asked for and removed at the end."""
-        if self._initial is None:
-            return []
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="quintain_initial_", dir=self._scratch))
-            (self._folder / STATE).write_bytes(self._initial)
-        return [StateFile(STATE, self._folder / STATE)]
-
-    @property
     def done(self) -> bool:
         """Whether the server is gone."""
         return self._lost is not None
-
-    @property
-    def hibernated(self) -> bool:
-        """Never: what a server remembers is in its process."""
-        return False
 
     async def reset(self, seed: int, start: JsonObject | None = None) -> None:
         """Claim a clean sandbox and start the server in it.
@@ -110,38 +78,6 @@ class McpEnvironment:
         self._tools = tools_of(ready.scenario, begun.tools or [], ready.document.exclude)
         self._state = begun.state or ""
         self._initial = await self._file()
-
-    async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> ToolOutcome:
-        """Call a tool; see `Environment.call`."""
-        began = time.perf_counter()
-        outcome = await self._called(name, arguments, timeout_s)
-        return outcome.model_copy(update={"duration_ms": (time.perf_counter() - began) * 1000})
-
-    async def snapshot(self, into: Path) -> list[StateFile]:
-        """Write the state after the last finished call into a directory.
-
-        Raises:
-            SandboxLost: there is none yet.
-            TemplateError: what was told is no JSON.
-        """
-        if self._initial is None:
-            raise SandboxLost("the environment has no state; reset it first")
-        (into / STATE).write_bytes(await self._file())
-        return [StateFile(STATE, into / STATE)]
-
-    async def hibernate(self, unwanted: Callable[[], bool] = lambda: False) -> Hibernation:
-        """The process is never given back."""
-        return Hibernation(done=False, why="what a server remembers is in its process")
-
-    async def close(self) -> None:
-        """Destroy the sandbox with the server, and remove the file of the initial state. Idempotent."""
-        sandbox, self._sandbox = self._sandbox, None
-        folder, self._folder = self._folder, None
-        self._initial = None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        if sandbox is not None:
-            await self._disposal.dispose(sandbox)
 
     async def _called(self, name: str, arguments: JsonObject, timeout_s: float) -> ToolOutcome:
         if self._sandbox is None or self._initial is None:

@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,14 +10,13 @@ from pydantic import ValidationError
 
 from quintain.contracts.tools import RESPOND, Tool
 from quintain.contracts.untrusted import whole_text
-from quintain.environments.base import MAX_RESULT_BYTES, Hibernation, ToolOutcome, ToolStatus
+from quintain.environments.base import MAX_RESULT_BYTES, ToolOutcome, ToolStatus
 from quintain.environments.inprocess.environment import failure
-from quintain.environments.inprocess.machine import STATE
 from quintain.environments.inprocess.schemas import ArgumentCheck
 from quintain.environments.python.conversation import CONVERSATION, Conversation
 from quintain.environments.python.models import MAX_STATE_BYTES, Answer, Begun
+from quintain.environments.resident import ResidentEnvironment
 from quintain.errors import CallTimeout, ResultTooLarge, SandboxError, SandboxLost, TemplateError
-from quintain.sandboxes.base import Sandbox, StateFile
 from quintain.sandboxes.disposal import Disposal
 
 if TYPE_CHECKING:
@@ -37,25 +33,17 @@ _MAX_LOG: Final = 64 * 1024
 _END: Final = "its state cannot be brought back, so the episode ends here"
 
 
-class PythonEnvironment:
+class PythonEnvironment(ResidentEnvironment):
     """One episode; see `Environment`."""
 
     def __init__(self, prepared: "ReadyPython", disposal: Disposal, *, scratch: Path | None = None) -> None:
         """`scratch` is where the initial state is written when asked for."""
+        super().__init__(disposal, scratch)
         self._prepared = prepared
-        self._disposal = disposal
-        self._scratch = scratch
-        self._sandbox: Sandbox | None = None
         self._conversation: Conversation | None = None
         self._seed = 0
         self._calls = 0
-        self._initial: bytes | None = None
-        self._state = ""
-        """The declared attributes after the last finished call, as the sandbox told them: JSON, if it is honest."""
         self._ended = False
-        self._lost: str | None = None
-        """How the process ended, if it did."""
-        self._folder: Path | None = None
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -70,30 +58,10 @@ class PythonEnvironment:
         return self._prepared.start_kind
 
     @property
-    def segments(self) -> Mapping[str, float]:
-        """Milliseconds of each part of the claim."""
-        return dict(self._sandbox.segments) if self._sandbox is not None else {}
-
-    @property
-    def initial(self) -> Sequence[StateFile]:
-        """The file of the initial state, written when it is first asked for and removed at the end."""
-        if self._initial is None:
-            return []
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="quintain_initial_", dir=self._scratch))
-            (self._folder / STATE).write_bytes(self._initial)
-        return [StateFile(STATE, self._folder / STATE)]
-
-    @property
     def done(self) -> bool:
         """Whether the environment has ended the episode, or its process is gone."""
         over = self._conversation is not None and self._conversation.over
         return self._ended or self._lost is not None or over
-
-    @property
-    def hibernated(self) -> bool:
-        """Never: what the code remembers is in its process."""
-        return False
 
     async def reset(self, seed: int, start: JsonObject | None = None) -> None:
         """Claim a clean process and let the code begin in it.
@@ -115,38 +83,6 @@ class PythonEnvironment:
         self._sandbox = await self._prepared.claim(seed)
         self._state = await self._begun(start)
         self._initial = await self._file()
-
-    async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> ToolOutcome:
-        """Call a tool; see `Environment.call`."""
-        began = time.perf_counter()
-        outcome = await self._called(name, arguments, timeout_s)
-        return outcome.model_copy(update={"duration_ms": (time.perf_counter() - began) * 1000})
-
-    async def snapshot(self, into: Path) -> list[StateFile]:
-        """Write the state after the last finished call into a directory.
-
-        Raises:
-            SandboxLost: there is none yet.
-            TemplateError: the code told a state that is no JSON.
-        """
-        if self._initial is None:
-            raise SandboxLost("the environment has no state; reset it first")
-        (into / STATE).write_bytes(await self._file())
-        return [StateFile(STATE, into / STATE)]
-
-    async def hibernate(self, unwanted: Callable[[], bool] = lambda: False) -> Hibernation:
-        """The process is never given back."""
-        return Hibernation(done=False, why="what the code remembers is in its process")
-
-    async def close(self) -> None:
-        """Destroy the process, and remove the file of the initial state. Idempotent."""
-        sandbox, self._sandbox = self._sandbox, None
-        folder, self._folder = self._folder, None
-        self._initial = None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        if sandbox is not None:
-            await self._disposal.dispose(sandbox)
 
     async def _begun(self, start: JsonObject) -> str:
         assert self._sandbox is not None
