@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from quintain import __version__
 from quintain.artifacts import LocalArtifactStore
-from quintain.contracts.descriptor import Limits, ToolContract
-from quintain.contracts.identity import cas_uri
 from quintain.environments import mcp, mock, simulator, workspace
 from quintain.environments.awm import CLASS_NAME, awm_class
-from quintain.environments.base import EnvironmentKind, EpisodeClass
+from quintain.environments.base import EnvironmentKind
 from quintain.environments.database import DatabaseKind
+from quintain.environments.identity import sandboxed_class
 from quintain.environments.python.kind import CLASS_NAME as PYTHON_CLASS
 from quintain.environments.python.kind import KIND as PYTHON
 from quintain.environments.python.kind import PythonKind, python_class
@@ -175,9 +173,10 @@ def environment_kinds(
         warm=assembly.warm_after == 0,
         disposal=disposal,
     )
-    awm = awm_episode_class(provider, sandbox_class, interpreter, store)
-    own = sandboxed_class(PYTHON_CLASS, provider, python_class(), interpreter, store)
-    servers = sandboxed_class(mcp.CLASS_NAME, provider, mcp.mcp_class(), interpreter, store)
+    sqlite = interpreter.sqlite_version
+    awm = sandboxed_class(CLASS_NAME, provider, sandbox_class, interpreter, store, sqlite=sqlite)
+    own = sandboxed_class(PYTHON_CLASS, provider, python_class(), interpreter, store, sqlite=sqlite)
+    servers = sandboxed_class(mcp.CLASS_NAME, provider, mcp.mcp_class(), interpreter, store, sqlite=sqlite)
     warm = assembly.warm_after == 0
     return {
         DATABASE: DatabaseKind(templates, awm, scratch, assembly.restart_timeout_s),
@@ -222,39 +221,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"the ledger's folder {folder} cannot be made ({error.strerror}); name another") from error
-
-
-def awm_episode_class(
-    provider: SandboxProvider, sandbox_class: SandboxClass, interpreter: Interpreter, store: LocalArtifactStore
-) -> EpisodeClass:
-    """The identity of AWM episodes on this host."""
-    return sandboxed_class(CLASS_NAME, provider, sandbox_class, interpreter, store)
-
-
-def sandboxed_class(
-    name: str,
-    provider: SandboxProvider,
-    sandbox_class: SandboxClass,
-    interpreter: Interpreter,
-    store: LocalArtifactStore,
-) -> EpisodeClass:
-    """The identity of episodes in sandboxes; lock and policy are stored, so that their references resolve."""
-    limits = sandbox_class.limits
-    return EpisodeClass(
-        environment_class=name,
-        dependency_lock=cas_uri(store.put(sandbox_class.lock.read_bytes())),
-        runtime=f"{provider.name}/1 {provider.level} cpython-{interpreter} sqlite-{interpreter.sqlite_version}",
-        policy=cas_uri(store.put(sandbox_class.policy.document)),
-        tool_contract=ToolContract(protocol="mcp-tools/1"),
-        limits=Limits(
-            cpu="1",
-            memory=str(limits.memory_bytes),
-            pids=limits.pids,
-            disk=str(limits.disk_bytes),
-            timeout_seconds=limits.cpu_seconds,
-        ),
-        versions={"quintain": __version__, "python": str(interpreter), "sqlite": interpreter.sqlite_version},
-    )
 
 
 def _shortfall(reports: Sequence[LevelReport]) -> str:

@@ -10,13 +10,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from quintain import __version__
 from quintain.artifacts import ArtifactStore
-from quintain.contracts.descriptor import Limits, ToolContract
-from quintain.contracts.identity import cas_uri, digest_of
+from quintain.contracts.identity import digest_of
 from quintain.contracts.tools import Tool
 from quintain.contracts.untrusted import whole_text
-from quintain.environments.base import EpisodeClass
+from quintain.environments.identity import sandboxed_class
 from quintain.environments.workspace.environment import FOLDER, WorkspaceEnvironment, packer
 from quintain.environments.workspace.models import GitModel, Payload
 from quintain.environments.workspace.sandbox import CLASS_NAME, programs_digest
@@ -73,7 +71,8 @@ class WorkspaceKind:
         self.scratch = scratch
         self.restart_timeout_s = restart_timeout_s
         self.disposal = disposal or Disposal()
-        self.episode_class = workspace_episode_class(provider, sandbox_class, interpreter, store)
+        programs = programs_digest(sandbox_class.programs)
+        self.episode_class = sandboxed_class(CLASS_NAME, provider, sandbox_class, interpreter, store, programs=programs)
         self._provider = provider
         self._class = sandbox_class
         self._key = digest_of({"class": sandbox_class.name, "role": KIND})
@@ -151,34 +150,8 @@ class WorkspaceKind:
         return await asyncio.to_thread(self.trees.of_tar, payload.scenario, tar)
 
 
-def workspace_episode_class(
-    provider: SandboxProvider, sandbox_class: SandboxClass, interpreter: Interpreter, store: ArtifactStore
-) -> EpisodeClass:
-    """The identity of workspaces on this host; lock and policy are stored, so that their references resolve."""
-    limits = sandbox_class.limits
-    programs = programs_digest(sandbox_class.programs)
-    return EpisodeClass(
-        environment_class=CLASS_NAME,
-        dependency_lock=cas_uri(store.put(sandbox_class.lock.read_bytes())),
-        runtime=f"{provider.name}/1 {provider.level} cpython-{interpreter} programs-{programs}",
-        policy=cas_uri(store.put(sandbox_class.policy.document)),
-        tool_contract=ToolContract(protocol="mcp-tools/1"),
-        limits=Limits(
-            cpu="1",
-            memory=str(limits.memory_bytes),
-            pids=limits.pids,
-            disk=str(limits.disk_bytes),
-            timeout_seconds=limits.cpu_seconds,
-        ),
-        versions={"quintain": __version__, "python": str(interpreter), "programs": programs},
-    )
-
-
 def _seconds(epoch: str) -> int:
     try:
         return int(datetime.strptime(epoch, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp())
     except ValueError:
         raise TemplateError(f"the epoch {epoch!r} is no instant; write it as 2026-02-10T00:00:00Z") from None
-
-
-__all__ = ["KIND", "ReadyWorkspace", "WorkspaceKind", "workspace_episode_class"]
