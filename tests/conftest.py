@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 import live as live_server
-from e2e.preloaded import Preloaded
+from e2e.preloaded import Preloaded, shared
 from quintain.sandboxes.inprocess import InProcessProvider
 from toy import ToyWorld
 
@@ -30,11 +30,9 @@ def runtime_cache() -> Path:
 
 
 @pytest.fixture(scope="session")
-def preloaded() -> Iterator[Preloaded]:
+def preloaded() -> Preloaded:
     """What the commands of this worker are forked from."""
-    made = Preloaded()
-    yield made
-    made.close()
+    return shared()
 
 
 @pytest.fixture

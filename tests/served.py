@@ -2,11 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from e2e.preloaded import shared
 
 ROOT = Path(__file__).resolve().parents[1]
 PEER = ROOT / ".venvs/openenv/bin/python"
@@ -34,15 +35,12 @@ def environment(cache: Path, **more: str) -> dict[str, str]:
 @contextmanager
 def served(cache: Path, log: Path, **more: str) -> Iterator[str]:
     """The address of a server on a free port; it must end cleanly when it is asked to."""
-    command = [sys.executable, "-m", "quintain.cli.main", "serve", "--port", "0", "--json"]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment(cache, **more)
-        ) as process,
-    ):
+    with log.open("w") as errors:
+        command = ["serve", "--port", "0", "--json"]
+        process = shared().start(command, Path.cwd(), environment(cache, **more), stderr=errors)
+    assert process.stdout is not None
+    with process.stdout:
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
             assert line, f"the server did not start: {log.read_text()[-2000:]}"
             yield json.loads(line)["url"]

@@ -7,23 +7,15 @@ from pathlib import Path
 import pytest
 
 from e2e.pack import NOTES, Scenario, write_pack
-from e2e.preloaded import Preloaded
-from e2e.serving import environment, run
+from e2e.serving import run
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def quintain(preloaded: Preloaded, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Command:
+def quintain(tmp_path: Path) -> Command:
     """Run `quintain` with arguments and settings."""
-    scratch = tmp_path_factory.mktemp("printed")
-
-    def command(*arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        if any(name.startswith("PYTHON") for name in extra):  # read by an interpreter when it starts
-            return run(arguments, tmp_path, **extra)
-        return preloaded.run(arguments, tmp_path, environment(tmp_path, extra, arguments), 90, scratch)
-
-    return command
+    return lambda *arguments, **extra: run(arguments, tmp_path, **extra)
 
 
 @pytest.fixture

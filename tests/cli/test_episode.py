@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from e2e.serving import COMMAND, environment
+from e2e.preloaded import shared
+from e2e.serving import environment
 
-pytestmark = pytest.mark.xdist_group("cli-play")
+pytestmark = pytest.mark.xdist_group("cli-episode")
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def by_hand(folder: Path, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Type lines into an episode."""
-    return subprocess.run(
-        [*COMMAND, "episode", "outdoor_marketplace_1", "0", *arguments],
-        input=typed, capture_output=True, text=True, timeout=60, env=environment(folder), cwd=folder, check=False,
-    )  # fmt: skip
+    command = ["episode", "outdoor_marketplace_1", "0", *arguments]
+    return shared().run(command, folder, environment(folder), 60, typed=typed)
 
 
 def test_a_solution_for_programs(quintain: Command) -> None:

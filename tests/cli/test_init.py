@@ -11,7 +11,7 @@ from quintain.cli.init import KINDS, scaffold
 from quintain.errors import UsageError
 from quintain.tasks import PackSource
 
-pytestmark = pytest.mark.xdist_group("cli-play")
+pytestmark = pytest.mark.xdist_group("cli-init")
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -20,7 +20,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
     ("kinds", "asked"),
     [
         (KINDS[:4], ("--seeds", "2", "--random", "5")),
-        (KINDS[4:5], ("--seeds", "2", "--repeats", "1")),  # each of its verdicts runs tests
+        (KINDS[4:5], ("--seeds", "1", "--repeats", "1")),  # each of its verdicts runs tests
         (KINDS[5:], ("--seeds", "1", "--repeats", "1")),  # each of its episodes starts a server
     ],
     ids=["quick kinds", "workspace", "mcp"],

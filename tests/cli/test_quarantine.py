@@ -15,7 +15,7 @@ from e2e.wire import Wire
 from quintain.tasks import open_pack
 from quintain.tasks.quarantine import QuarantineList
 
-pytestmark = pytest.mark.xdist_group("cli-play")
+pytestmark = pytest.mark.xdist_group("cli-quarantine")
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 OTHER = "sha256:" + "0" * 64

@@ -112,13 +112,13 @@ def test_tasks_are_drawn_and_records_ingested(quintain: Command, tmp_path: Path)
     assert json.loads(asked.stdout) == {"n": 3, "least": 1.0}
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seed", "kills", "attempts"), [(1, 3, 4), pytest.param(2, 5, 10, marks=pytest.mark.soak)])
 @pytest.mark.timeout(300)
-def test_killed_at_random_and_gone_on_with(tmp_path: Path, seed: int) -> None:
+def test_killed_at_random_and_gone_on_with(tmp_path: Path, seed: int, kills: int, attempts: int) -> None:
     run_dir, dice, items = tmp_path / "run", random.Random(seed), 0
     command = [*COMMAND, "run", "--run-dir", str(run_dir), "--json"]
-    first = [*TASKS, "--attempts", "10", "--agent", "noisy", "--concurrency", "4"]
-    for turn in range(5):
+    first = [*TASKS, "--attempts", str(attempts), "--agent", "noisy", "--concurrency", "4"]
+    for turn in range(kills):
         with subprocess.Popen(
             [*command, *(first if turn == 0 else ())],
             stdout=subprocess.PIPE, text=True, env=environment(tmp_path), cwd=tmp_path,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("cli-play")
+pytestmark = pytest.mark.xdist_group("cli-scenarios")
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -11,7 +11,7 @@ import pytest
 from e2e.serving import serving
 from e2e.wire import Wire
 
-pytestmark = pytest.mark.xdist_group("cli-play")
+pytestmark = pytest.mark.xdist_group("cli-tasks")
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from e2e.pack import NOTES, Scenario, write_pack
-from e2e.serving import environment
+from e2e.serving import environment, run
 from e2e.unsound import DONE, UNSOUND
 from quintain.episodes.validation import ValidationReport
 from quintain.tasks import layout
 from quintain.tasks.quarantine_file import read_quarantine
 
-pytestmark = pytest.mark.xdist_group("cli-play")
+pytestmark = pytest.mark.xdist_group("cli-validate")
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Reasons = dict[tuple[str, int | None], set[str]]
@@ -25,10 +25,19 @@ EXPECTED: Reasons = {(scenario.name, place): reasons for scenario, found in UNSO
 FEW = ("sound_notes_1", "broken_notes_1", "unsteady_notes_1")
 
 
-@pytest.fixture
-def unsound(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def unsound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sound scenario, and others each unsound in a way of its own."""
-    return write_pack(tmp_path / "data", [scenario for scenario, _ in UNSOUND])
+    return write_pack(tmp_path_factory.mktemp("unsound") / "data", [scenario for scenario, _ in UNSOUND])
+
+
+@pytest.fixture(scope="module")
+def few_listed(unsound: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The list that was made of a few of them."""
+    folder = tmp_path_factory.mktemp("few")
+    done = run(["validate", *FEW, "--awm-data", str(unsound), "--quarantine", str(folder / "list.yaml")], folder)
+    assert done.returncode == 1, done.stderr
+    return folder / "list.yaml"
 
 
 def reasons_in(report: dict[str, Any]) -> Reasons:
@@ -120,23 +129,23 @@ def test_unsound_tasks_are_named_for_people(quintain: Command, unsound: Path) ->
 
 
 def test_a_list_is_the_same_byte_for_byte_when_nothing_new_is_found(
-    quintain: Command, unsound: Path, tmp_path: Path
+    quintain: Command, unsound: Path, few_listed: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "list.yaml"
-    validate = ("validate", *FEW, "--awm-data", str(unsound), "--quarantine", str(path))
-    assert quintain(*validate).returncode == 1
-    first = path.read_bytes()
+    first = few_listed.read_bytes()
+    path.write_bytes(first)
     assert len(read_quarantine(path).entries) == 2
-    again = quintain(*validate, "--release")
+    again = quintain("validate", *FEW, "--awm-data", str(unsound), "--quarantine", str(path), "--release")
     assert again.returncode == 1
     assert f"{path} holds 2 entries; it held 2" in again.stderr
     assert path.read_bytes() == first
 
 
-def test_what_passes_now_is_taken_off_only_on_request(quintain: Command, unsound: Path, tmp_path: Path) -> None:
+def test_what_passes_now_is_taken_off_only_on_request(
+    quintain: Command, unsound: Path, few_listed: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "list.json"
-    quintain("validate", *FEW, "--awm-data", str(unsound), "--quarantine", str(path))
-    document = json.loads(path.read_text())
+    document = read_quarantine(few_listed).model_dump(mode="json")
     stale = document["entries"][-1] | {"scenario": "sound_notes_1", "task_idx": 0, "reasons": ["noop_complete"]}
     by_hand = stale | {"task_idx": None, "reasons": ["by_hand"], "note": "too easy"}
     path.write_text(json.dumps(document | {"entries": [*document["entries"], stale, by_hand]}))

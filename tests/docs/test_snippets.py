@@ -89,7 +89,7 @@ def test_snippets(
     tmp_path_factory: pytest.TempPathFactory,
     preloaded: Preloaded,
 ) -> None:
-    printed, temporary = tmp_path_factory.mktemp("printed"), tmp_path_factory.mktemp("t")
+    temporary = tmp_path_factory.mktemp("t")
     for snippet in snippets(page.read_text()):
         variables = environment(runtime_cache.parent, AWM_BASE_URL=url, TMPDIR=str(temporary))
         host = url.removeprefix("http://")
@@ -105,7 +105,7 @@ def test_snippets(
         for command, output in commands(snippet.text):
             typed = command.replace(ADDRESS, host)
             if _PLAIN.fullmatch(typed):  # nothing in it that a shell would read
-                done = preloaded.run(shlex.split(typed)[1:], tmp_path, variables, 120, printed, together=True)
+                done = preloaded.run(shlex.split(typed)[1:], tmp_path, variables, 120, together=True)
             else:
                 done = _run(["bash", "-euo", "pipefail", "-c", typed], variables, tmp_path)
             _judge(done, output, f"{page}:{snippet.line}: {command}")

@@ -15,6 +15,7 @@ from typing import Any
 
 from websockets.exceptions import WebSocketException
 
+from e2e.preloaded import shared
 from e2e.serving import Server, alive, descendants, wait_until
 from e2e.wire import Wire, step
 
@@ -252,6 +253,7 @@ def killed(pid: int, number: signal.Signals = signal.SIGKILL) -> bool:
 def no_orphans(seconds: float = 20.0) -> Iterator[None]:
     """Whatever loses its parent in the block becomes this process's child; afterwards no such process may be left."""
     libc = ctypes.CDLL(None, use_errno=True)
+    shared()  # which stays
     before = _children()
     assert libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from e2e.preloaded import Forked, shared
 from quintain.sandboxes.runtime import choose_interpreter
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "quintain-tests"
@@ -55,33 +56,49 @@ def run(
     arguments: Sequence[str], folder: Path, *, timeout_s: float = 90, **extra: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a `quintain` command to its end."""
+    variables = environment(folder, extra, arguments)
+    if not _of_an_interpreter(extra):
+        return shared().run(arguments, folder, variables, timeout_s)
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False,
-        env=environment(folder, extra, arguments), cwd=folder, stdin=subprocess.DEVNULL,
+        env=variables, cwd=folder, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 
+def _of_an_interpreter(extra: Mapping[str, str]) -> bool:
+    """Whether there are variables that an interpreter reads when it starts."""
+    return any(name.startswith("PYTHON") for name in extra)
+
+
 class Server:
-    """A running server. `folder` holds its log, its temporary files and what sessions keep."""
+    """A running server. `folder` holds its log, its temporary files and what sessions keep.
+
+    Where no `command` is named it is forked from a process that has imported everything.
+    """
 
     def __init__(
         self,
         folder: Path,
         arguments: Sequence[str] = (),
         port: int = 0,
-        command: Sequence[str | Path] = COMMAND,
+        command: Sequence[str | Path] = (),
         **extra: str,
     ) -> None:
         self.folder = folder
         self.kept = folder / "kept"
         self.temporary = folder / "tmp"
         self._log = folder / "server.log"
+        self.process: subprocess.Popen[str] | Forked
+        serve = ["serve", "--port", str(port), "--json", *arguments]
+        variables = environment(folder, extra, arguments)
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "serve", "--port", str(port), "--json", *arguments],
-                stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, cwd=folder,
-                env=environment(folder, extra, arguments),
-            )  # fmt: skip
+            if command or _of_an_interpreter(extra):
+                self.process = subprocess.Popen(
+                    [*(command or COMMAND), *serve],
+                    stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, cwd=folder, env=variables,
+                )  # fmt: skip
+            else:
+                self.process = shared().start(serve, folder, variables, stderr=log)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -143,7 +160,7 @@ def serving(
     folder: Path,
     arguments: Sequence[str] = (),
     port: int = 0,
-    command: Sequence[str | Path] = COMMAND,
+    command: Sequence[str | Path] = (),
     **extra: str,
 ) -> Iterator[Server]:
     """A server that is ended again and must have left no process behind."""

@@ -18,6 +18,7 @@ import yaml
 from e2e.peer import environment as peer_environment
 from e2e.peer import program, run_script
 from e2e.serving import environment
+from e2e.wire import Wire
 from quintain import __version__
 from quintain.cli.init import scaffold
 from quintain.cli.package import packaged
@@ -108,7 +109,12 @@ def test_its_application_serves_the_pack_under_uvicorn(folder: Path, tmp_path: P
                 assert server.poll() is None, (tmp_path / "log").read_text()
                 asyncio.run(asyncio.sleep(0.1))
         assert answer.json() == {"status": "healthy"}
-        played(url, solution(folder, 3))
+        asked = solution(folder, 3)
+        with Wire(url) as session:
+            assert session.reset(**asked["reset"])["task"] == asked["text"]
+            for tool, arguments in asked["calls"]:
+                assert session.seen(tool, **arguments)["reward_type"] == "tool_call_ok"
+            assert session.call("verify", final_answer=asked["answer"])["reward"] == 1.0
 
 
 async def test_an_application_that_others_can_reach_wants_a_token() -> None:

@@ -119,12 +119,14 @@ def test_a_shutdown_drains_and_a_restart_goes_on_in_the_same_spool(tmp_path: Pat
 def test_a_full_spool_stops_resets_until_it_is_ingested(tmp_path: Path) -> None:
     with serving(tmp_path, QUINTAIN_SPOOL_SIZE="1") as server, Wire(server.url) as wire:
         text = "x" * 300_000
-        for _ in range(4):
+        for played in range(1, 5):
             wire.reset(TASK, task_idx=0)
             wire.call("list_products", search=text)
             wire.call("done")
-            if wait_until(lambda: stats(server)["records"]["full"], 2):
+            assert wait_until(lambda played=played: stats(server)["records"]["kept"] == played, 20)
+            if stats(server)["records"]["full"]:
                 break
+        assert wait_until(lambda: stats(server)["records"]["full"], 20)
         with Wire(server.url) as other:
             refused = other.ask({"type": "reset", "data": {"scenario": TASK, "task_idx": 0}})
             assert refused["data"]["code"] == "CAPACITY_REACHED"

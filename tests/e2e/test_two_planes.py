@@ -22,7 +22,7 @@ from mcp import McpError
 
 from e2e.agent import agent, plane, post, recording, said
 from e2e.pack import HEAD, NOTE_TOOLS, NOTES, Scenario, write_pack
-from e2e.serving import Server, alive, serving, wait_until
+from e2e.serving import COMMAND, Server, alive, serving, wait_until
 from e2e.wire import Wire
 
 pytestmark = pytest.mark.xdist_group("e2e-two-planes")
@@ -548,7 +548,7 @@ def test_the_server_ends_in_the_middle_of_an_agents_call(tmp_path: Path, kept: b
 
 
 def test_what_speaks_for_agents_is_loaded_when_one_asks(tmp_path: Path) -> None:
-    with serving(tmp_path) as server, Wire(server.url) as trainer:
+    with serving(tmp_path, command=COMMAND) as server, Wire(server.url) as trainer:
         url = server.url + plane(trainer.reset("vet_clinic_1", 3))
 
         def loaded() -> bool:

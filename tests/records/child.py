@@ -143,5 +143,10 @@ COMMANDS = {
     "die_migrating": die_migrating,
 }
 
-if __name__ == "__main__":
+
+def main() -> None:
     asyncio.run(COMMANDS[sys.argv[1]](*sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    main()

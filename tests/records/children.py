@@ -1,12 +1,13 @@
-"""Processes of `child.py`, started, talked to and killed."""
+"""Processes of `child.py`, forked from one that has imported it, talked to and killed."""
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from e2e.preloaded import shared
 
 Start = Callable[..., "Child"]
 
@@ -15,11 +16,9 @@ class Child:
     """One process of `child.py`."""
 
     def __init__(self, command: str, *arguments: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("child.py")), command, *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.process = shared("records.child").start(
+            [command, *map(str, arguments)], Path.cwd(), os.environ, stdin=subprocess.PIPE
+        )
 
     def hears(self) -> Any:
         assert self.process.stdout is not None
