@@ -119,13 +119,12 @@ def test_a_reward_is_valid_or_none_and_its_terms_add_up_to_it(contract: RewardCo
     assert {term.source for term in paid.terms} <= allowed
 
 
-@given(signals(), st.sampled_from(list(Family)), st.data())
+@given(signals(), st.sampled_from([one for one in Family if one not in (Family.OUTCOME, Family.SAFETY)]), st.data())
 def test_the_awm_contract_looks_at_the_verdict_and_at_safety_alone(
     given: Signals, family: Family, data: st.DataObject
 ) -> None:
     others = tuple(data.draw(some_signals(family)))
     changed = (*(one for one in given.signals if one.family is not family), *others)
-    assume(family not in (Family.OUTCOME, Family.SAFETY))
     assert AWM.reward(given) == AWM.reward(given.model_copy(update={"signals": changed}))
 
 

@@ -25,7 +25,7 @@ from e2e.wire import Wire, step
 pytestmark = pytest.mark.xdist_group("e2e-fairness")
 
 HOUSE = "hostile_house_1"
-DEADLINE_S = 5
+DEADLINE_S = 3
 PLACES = 8
 MIB = 2**20
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("loop")
 
 @pytest.mark.timeout(600)
 def test_whatever_is_killed_each_attempt_has_its_record_once(tmp_path: Path) -> None:
-    loop = survive(tmp_path, 1, episodes=60, others=20, strikes=6, longest_s=0.4, limit_s=450)
+    loop = survive(tmp_path, 1, episodes=36, others=12, strikes=6, longest_s=0.4, limit_s=450)
     assert not loop.failures, loop.summary
     assert sum(count for what, count in loop.tally.items() if what.endswith(" killed")) >= 4, loop.summary
 

@@ -82,7 +82,7 @@ def lines(running: subprocess.Popen[str]) -> Iterator[Any]:
 @pytest.mark.timeout(300)
 def test_workers_and_ingest_killed_at_random(tmp_path: Path) -> None:
     chance, acknowledged = Random(3), dict[str, str]()
-    for round_ in range(3):
+    for round_ in range(2):
         names = [f"{round_}-a", f"{round_}-b"]
         with process(*ingesting(tmp_path)) as ingest:
             assert next(lines(ingest))["event"] == "ready"

@@ -192,7 +192,7 @@ def test_a_session_that_is_being_closed_is_there_for_nobody(live: Any) -> None:
         client.reset(scenario=TOY)
     session = live.registry.get(session_id)
     live.wait_for(lambda: not session.attached)
-    slow = {"session_id": session_id, "name": "slow", "arguments": {"seconds": 5}}
+    slow = {"session_id": session_id, "name": "slow", "arguments": {"seconds": 3}}
     with ThreadPoolExecutor() as pool:
         calling = pool.submit(live.rpc, "tools/call", slow)
         live.wait_for(session.lock.locked)
