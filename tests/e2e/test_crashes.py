@@ -15,7 +15,7 @@ from e2e.wire import Wire
 
 pytestmark = pytest.mark.xdist_group("e2e-crashes")
 
-STRIKES = ["episode"] * 5 + ["template"] * 4 + ["zygote"] * 3 + ["server"] * 3
+STRIKES = ["episode"] * 3 + ["template"] * 3 + ["zygote"] * 2 + ["server"] * 2
 HIBERNATING = {"QUINTAIN_HIBERNATE_AFTER": "0.1", "QUINTAIN_WARM_AFTER": "0"}
 
 
@@ -24,7 +24,7 @@ def test_a_few_kills_under_load(tmp_path: Path) -> None:
     chaos = survive(tmp_path, 4, kinds, clients=4, **HIBERNATING)
     assert not chaos.failures, chaos.summary
     assert chaos.tally["calls"] > 50
-    assert sum(count for name, count in chaos.tally.items() if name.endswith(" killed")) >= 12
+    assert sum(count for name, count in chaos.tally.items() if name.endswith(" killed")) >= 8
 
 
 def test_at_reduced_isolation_the_folders_go_too(tmp_path: Path) -> None:
