@@ -144,12 +144,14 @@ def written(rounds: dict[str, Any]) -> str:
     return json.dumps(rounds, default=str)
 
 
-async def test_every_solution_of_the_pack_plays_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [2, pytest.param(100, marks=pytest.mark.soak)], ids=["some", "all"])
+async def test_the_solutions_of_the_pack_play_the_same(tmp_path: Path, most: int) -> None:
+    """Those of two tasks of each scenario; all others hibernate in `test_determinism`."""
     with open_pack() as source:
         async with rooms_of(source, tmp_path / "scratch") as rooms:
             played = 0
             for scenario in source.scenarios():
-                for index in range(len(scenario.tasks)):
+                for index in range(min(len(scenario.tasks), most)):
                     solution = source.solution(scenario.name, index)
                     assert solution is not None
                     calls = [(call.name, call.arguments) for call in solution.calls]
@@ -165,7 +167,7 @@ async def test_every_solution_of_the_pack_plays_the_same(tmp_path: Path) -> None
                     if rounds[0]["verdict"] is not None:
                         assert rounds[0]["verdict"]["reward_type"] == "complete"
                     played += 1
-            assert played >= 25
+            assert played >= min(25, 5 * most)
             assert os.listdir(rooms.scratch) == ["lock"]
 
 

@@ -20,8 +20,8 @@ SESSIONS, EACH = 50, 20
 TASK = {"scenario": "outdoor_marketplace_1", "task_idx": 0, "model_digest": "model", "attempt": 7}
 
 
-def test_forty_rollouts_are_scored_once_whatever_is_killed(tmp_path: Path) -> None:
-    run = scored(tmp_path, 3, 40, clients=4, limit_s=90, strikes=8, longest_s=1.0)
+def test_rollouts_are_scored_once_whatever_is_killed(tmp_path: Path) -> None:
+    run = scored(tmp_path, 3, 28, clients=4, limit_s=90, strikes=8, longest_s=1.0)
     assert not run.log.failures, run.summary
     assert sum(count for what, count in run.log.tally.items() if what.endswith(" killed")) > 6, run.summary
     assert run.log.tally["sessions lost or cut"] > 0, run.summary
