@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StrictInt, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -51,14 +51,14 @@ class OfSplit(BaseModel):
 class OneTask(OfSplit):
     """The body of task."""
 
-    index: int
+    index: StrictInt
 
 
 class TaskRange(OfSplit):
     """The body of task_range: bounds as of a slice."""
 
-    start: int | None = None
-    stop: int | None = None
+    start: StrictInt | None = None
+    stop: StrictInt | None = None
 
 
 class Refused(Exception):

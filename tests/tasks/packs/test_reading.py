@@ -124,6 +124,21 @@ def test_links_do_not_lead_out_of_a_pack(make_pack: MakePack, tmp_path: Path) ->
         PackSource.open(folder)
 
 
+def test_a_link_that_leads_back_to_itself_is_told(make_pack: MakePack, tmp_path: Path) -> None:
+    folder = make_pack()
+    (folder / "shop" / "loop").symlink_to("loop")
+    with pytest.raises(DatasetError, match="shop/loop is a link that leads back to itself; put the file itself there"):
+        PackSource.open(folder)
+    (folder / "shop" / "loop").unlink()
+    (folder / "shop" / "there").symlink_to("back")
+    (folder / "shop" / "back").symlink_to("there")
+    with pytest.raises(DatasetError, match="leads back to itself"):
+        PackSource.open(folder)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(DatasetError, match="loop is a link that leads back to itself; name a pack's folder"):
+        PackSource.open(tmp_path / "loop")
+
+
 def test_a_pack_is_bounded(make_pack: MakePack, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_pack()
     for name, bound in (("MAX_FILES", 3), ("MAX_PACK_BYTES", 500)):

@@ -1,6 +1,7 @@
 """The files of a pack's folder, read within bounds; links that lead out of it are refused."""
 
 import base64
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,8 @@ class PackFiles:
             raise DatasetError(
                 f"{error.filename or folder} cannot be read ({error.strerror or error}); name a pack's folder"
             ) from error
+        except RuntimeError as error:  # what Python before 3.13 says of a loop
+            raise DatasetError(f"{folder} is a link that leads back to itself; name a pack's folder") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._content
@@ -85,7 +88,7 @@ def _walk(folder: Path, root: Path) -> Iterator[Path]:
         if name in LEFT_OUT:
             continue
         if path.is_symlink():
-            target = path.resolve()
+            target = _target(path)
             if not target.is_relative_to(root) or not target.is_file():
                 raise DatasetError(f"{path} is a link out of the pack or to no file; put the file itself there")
             yield path
@@ -95,3 +98,12 @@ def _walk(folder: Path, root: Path) -> Iterator[Path]:
             yield path
         else:
             raise DatasetError(f"{path} is no plain file; take it out of the pack")
+
+
+def _target(link: Path) -> Path:
+    try:
+        return link.resolve(strict=True)
+    except (RuntimeError, OSError) as error:  # a loop is a RuntimeError before Python 3.13
+        if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
+            raise DatasetError(f"{link} is a link that leads back to itself; put the file itself there") from error
+        return link.resolve()  # it leads to nothing, which the caller says
