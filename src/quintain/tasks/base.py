@@ -65,6 +65,7 @@ class HiddenTests(_Contract):
     """By path: text, or `{"base64": …}`."""
     command: str = "python -m pytest -q"
     timeout_s: float = Field(default=60.0, gt=0, le=600)
+    in_process: bool = Field(default=False, description="Whether tests import the tree, whose code can then fake them")
 
 
 class Verifier(_Contract):

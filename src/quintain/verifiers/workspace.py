@@ -2,7 +2,8 @@
 
 The agent was never there, and the tests were never where the agent was. Which tests there are is read from their
 source here, so that nothing which the tree's code does can make there be fewer; each of them must be told to have
-passed. Yet tests import the code that they test, and such code can do whatever a test can.
+passed. The tree's code runs in processes of its own, unless tests are said to import it: such code can do whatever a
+test can.
 """
 
 import ast
@@ -106,6 +107,7 @@ class WorkspaceTests:
                 "command": tests.command,
                 "timeout_s": tests.timeout_s,
                 "variables": variables or {},
+                "in_process": tests.in_process,
             }
             try:
                 answer = await self._answer(files, request, tests.timeout_s)

@@ -21,6 +21,24 @@ from quintain.verifiers.workspace import WorkspaceTests, expected_tests, outcome
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("workspace")]
 
 TESTS = """
+import pytest
+import workspace
+
+def total(numbers):
+    return workspace.call("sums:total", list(numbers))
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_total(n):
+    assert total(range(n)) == sum(range(n))
+
+class TestOne:
+    def test_first(self):
+        assert total([3]) == 3
+
+def test_variables():
+    assert workspace.VARIABLES == {"n": 3}
+"""
+IN_PROCESS = """
 import json, os
 import pytest
 from sums import total
@@ -60,6 +78,7 @@ async def verdict(
     async with workshop.playing({"sums.py": WRONG}, root) as player:
         for path, content in files.items():
             await player.text("write", path=path, content=content)
+        root.mkdir(exist_ok=True)
         initial, final = player.environment.initial, await player.environment.snapshot(root)
         return await code.verify(judged or verifier(), initial, final, "done", About(variables={"n": 3}))
 
@@ -111,6 +130,29 @@ TRICKS = {
     "no end": {"sums.py": "import os, time\nif os.fork() == 0:\n    os.setsid()\nwhile True:\n    time.sleep(1)\n"},
     "no module": {"sums.py": "def other(): pass\n"},
 }
+LOOKS = """
+import glob, os, re
+seen = [f"{name}={value}" for name, value in os.environ.items()]
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for what in ("environ", "cmdline", "maps", "mem", "fd"):
+        if pid == str(os.getpid()):
+            continue
+        try:
+            place = f"/proc/{pid}/{what}"
+            seen += os.listdir(place) if what == "fd" else [repr(open(place, "rb").read(1000))]
+        except OSError:
+            pass
+for folder in ("/data", "/tmp", "/workspace", os.environ.get("TESTS", "/tests")):
+    for path in glob.glob(folder + "/**", recursive=True):
+        try:
+            seen += [path, open(path).read() if os.path.isfile(path) and "sums.py" not in path else ""]
+        except OSError:
+            pass
+SECRET = [one for one in seen if re.search("0nly-h[e]re|4[2]4242", one)]
+def total(numbers):
+    return SECRET
+"""
+"""What a process of the tree's sees of a test that expects something: its environment, other processes, files."""
 
 
 @pytest.mark.parametrize("trick", TRICKS)
@@ -120,10 +162,98 @@ async def test_a_trick_is_no_solution(workshop: Any, code: CodeVerifier, tmp_pat
     assert (found.certain, found.reward_type) == (True, "incomplete"), found
 
 
+PATCHES = {
+    "pytest's own classes": "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n",
+    "every report": "import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    for fd in range(3, 20):\n"
+    "        try:\n            file = open(f'/proc/{pid}/fd/{fd}', 'ab')\n"
+    "            file.write(b'{\"finished\": 0}\\n')\n"
+    "        except OSError:\n            pass\n",
+    "what equals everything": "class Any(int):\n    def __eq__(self, other): return True\ntotal = lambda n: Any()\n",
+}
+
+
+@pytest.mark.parametrize("patch", PATCHES)
+async def test_what_the_tree_changes_in_its_process_stays_there(
+    workshop: Any, code: CodeVerifier, tmp_path: Path, patch: str
+) -> None:
+    found = await verdict(workshop, code, tmp_path, {"sums.py": WRONG + PATCHES[patch]})
+    assert (found.certain, found.reward_type) == (True, "incomplete"), found
+    assert f"test_sums.py::{NAMES[2]}" in found.value["tests"]["failed"]
+
+
+async def test_the_trees_processes_find_nothing_of_what_a_test_expects(
+    workshop: Any, code: CodeVerifier, tmp_path: Path
+) -> None:
+    text = """
+import workspace
+SECRET = "0nly-here"
+def test_seen():
+    assert workspace.VARIABLES["answer"] == 424242
+    assert (workspace.FILES["more.txt"], SECRET) == (b"0nly-here too", "0nly-here")
+    assert workspace.call("sums:total", []) == []
+    assert workspace.evaluate("import sums; result = sums.SECRET") == []
+    assert workspace.run("python", "-c", "import sums; print(sums.SECRET)").stdout == "[]\\n"
+"""
+    judged = verifier(files={"test_seen.py": text, "more.txt": "0nly-here too"})
+    async with workshop.playing({"sums.py": LOOKS}, tmp_path) as player:
+        initial, final = player.environment.initial, await player.environment.snapshot(tmp_path)
+        found = await code.verify(judged, initial, final, "", About(variables={"answer": 424242}))
+    assert found.reward_type == "complete", found.log
+
+
+async def test_the_tree_tells_errors_and_ends_in_time(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
+    text = """
+import pytest
+import workspace
+@pytest.mark.parametrize("where, named, kind", [
+    ("sums:broken", {}, "ValueError"), ("sums:none", {}, "AttributeError"), ("other:x", {}, "ModuleNotFoundError"),
+    ("sums:ends", {}, "NoResult"), ("sums:strange", {}, "TypeError"), ("sums:waits", {"seconds": 0.5}, "Timeout"),
+    ("sums:deep", {}, "RecursionError"),
+])
+def test_kind(where, named, kind):
+    with pytest.raises(workspace.TreeError) as told:
+        workspace.call(where, **named)
+    assert told.value.kind == kind
+
+def test_run():
+    done = workspace.run("bash", "-c", "read x; echo $x; pwd; exit 3", stdin="in\\n")
+    assert (done.returncode, done.stdout) == (3, "in\\n/workspace\\n")
+    with pytest.raises(workspace.TreeError, match="NotStarted"):
+        workspace.run("no-such-program")
+"""
+    tree = """
+import os, time
+def broken(): raise ValueError("no")
+def ends(): os._exit(0)
+def strange(): return {1, 2}
+def waits(): time.sleep(100)
+def deep(): return deep()
+"""
+    found = await verdict(workshop, code, tmp_path, {"sums.py": tree}, verifier(files={"test_kinds.py": text}))
+    assert found.reward_type == "complete", found.log
+
+
+async def test_nothing_of_the_tree_runs_while_tests_are_imported(
+    workshop: Any, code: CodeVerifier, tmp_path: Path
+) -> None:
+    early = "import workspace\nEARLY = workspace.call('sums:total', [])\ndef test_one(): pass\n"
+    found = await verdict(workshop, code, tmp_path, {"sums.py": RIGHT}, verifier(files={"test_early.py": early}))
+    assert found.reward_type == "incomplete"
+    assert found.value["tests"]["failed"][0].startswith("test_early.py")
+
+
+async def test_tests_that_say_so_import_the_tree(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
+    judged = verifier(files={"test_sums.py": IN_PROCESS}, in_process=True)
+    assert (await verdict(workshop, code, tmp_path / "right", {"sums.py": RIGHT}, judged)).reward_type == "complete"
+    assert (await verdict(workshop, code, tmp_path / "wrong", {}, judged)).reward_type == "incomplete"
+    alone = verifier(files={"test_sums.py": IN_PROCESS})
+    assert (await verdict(workshop, code, tmp_path / "alone", {"sums.py": RIGHT}, alone)).reward_type == "incomplete"
+
+
 async def test_such_things_beside_a_solution_do_not_spoil_it(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
     files = TRICKS["a conftest"] | TRICKS["pytest's settings"] | TRICKS["modules in the place of others"]
     found = await verdict(workshop, code, tmp_path, files | TRICKS["a plugin"] | {"sums.py": RIGHT})
-    assert found.reward_type == "complete", found
+    assert found.reward_type == "complete", found.log
 
 
 async def test_a_verifier_sees_both_trees_and_what_tests_came_to(
@@ -143,7 +273,7 @@ def verify_both(initial_dir, final_dir, tests, trace, variables):
 """
     files = {"sums.py": RIGHT, "new/x": "x"}
     found = await verdict(workshop, code, tmp_path, files, verifier(text, "verify_both"))
-    assert found.reward_type == "complete", found
+    assert found.reward_type == "complete", found.log
     assert found.value["seen"][0] == WRONG
 
 

@@ -1,12 +1,20 @@
-"""Run hidden tests with pytest: `python -s -P run_tests.py REPORTS TREE TESTS [arguments of pytest]`.
+"""Run hidden tests with pytest: `python -s -P run_tests.py REPORTS TREE TESTS IN_PROCESS [arguments of pytest]`.
 
-The tree, whose code an agent wrote, comes last among the places of imports, and none of its configuration is read.
-What each test came to is written to the descriptor REPORTS, a line of JSON each; the last line says that all were run.
+What an agent wrote runs in processes of its own (see `outside`), which find no file of the tests: they are removed when
+pytest has read them. With IN_PROCESS 1 tests import the tree themselves, which then is the last place of imports.
+None of the tree's configuration is read. What each test came to is written to the descriptor REPORTS, a line of JSON
+each; the last line says that all were run.
 """
 
+import ctypes
+import importlib.util
 import json
 import os
+import shutil
 import sys
+from types import ModuleType
+
+_PR_SET_DUMPABLE = 4
 
 
 class Reporter:
@@ -29,19 +37,59 @@ class Reporter:
         self.tell(test=report.nodeid, outcome=report.outcome, when=report.when)  # type: ignore[attr-defined]
 
 
+class Remover:
+    """Removes the tests' files once they have been imported, before a test runs."""
+
+    def __init__(self, tests: str, outside: ModuleType) -> None:
+        self._tests = tests
+        self._outside = outside
+
+    def pytest_collection_finish(self) -> None:
+        """All are imported."""
+        shutil.rmtree(self._tests)
+        self._outside._ready = True
+
+
 def main() -> int:
     """Run them; the exit status is pytest's."""
-    descriptor, tree, tests = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    descriptor, tree, tests, in_process = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "1"
     os.set_inheritable(descriptor, False)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # what the tree's code knows of this process is its number
+    outside = _outside(tree, tests, in_process)
     import pytest
 
-    reporter = Reporter(descriptor)
+    plugins: list[object] = [Reporter(descriptor)]
     own = ["-c", os.devnull, "--rootdir", tests, "--confcutdir", tests, "-p", "no:cacheprovider", "--color=no"]
     os.chdir(tree)
-    sys.path[:] = [*sys.path, tree]
-    status = int(pytest.main([*own, *sys.argv[4:], tests], plugins=[reporter]))
-    reporter.tell(finished=status)
+    if in_process:
+        sys.path[:] = [*sys.path, tree]
+        outside._ready = True  # type: ignore[attr-defined]
+    else:
+        plugins.append(Remover(tests, outside))
+    status = int(pytest.main([*own, *sys.argv[5:], tests], plugins=plugins))
+    plugins[0].tell(finished=status)  # type: ignore[attr-defined]
     return status
+
+
+def _outside(tree: str, tests: str, in_process: bool) -> ModuleType:
+    """The module `workspace`; what it holds for tests is no longer in the environment of what they start."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "outside.py")
+    spec = importlib.util.spec_from_file_location("workspace", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.TREE = tree
+    variables = os.environ["VARIABLES"] if in_process else os.environ.pop("VARIABLES")
+    module.VARIABLES.update(json.loads(variables))
+    if not in_process:
+        del os.environ["TESTS"]
+    for folder, _, names in os.walk(tests):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                module.FILES[os.path.relpath(file.name, tests)] = file.read()
+    sys.modules["workspace"] = module
+    return module
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _PYTEST = (["python", "-m", "pytest"], ["python3", "-m", "pytest"], ["pytest"])
 def run(
     processes: Processes, request: dict[str, Any], folder: str, environment: dict[str, str], scratch: str
 ) -> dict[str, Any]:
-    """`{"command", "timeout_s", "variables"}`: what the tests in a folder come to.
+    """`{"command", "timeout_s", "variables", "in_process"}`: what the tests in a folder come to.
 
     Returns:
         `exit_status` (None if it was ended), `stopped` (why, if it was), `output`, and of pytest the lines of
@@ -38,7 +38,8 @@ def run(
             argv = ["/usr/bin/bash", "-c", request["command"]]
         else:
             program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_tests.py")
-            argv = [sys.executable, "-s", "-P", program, str(reports.fileno()), WORKSPACE, folder, *given]
+            inside = "1" if request.get("in_process") else "0"
+            argv = [sys.executable, "-s", "-P", program, str(reports.fileno()), WORKSPACE, folder, inside, *given]
         ended = processes.run(argv, WORKSPACE, environment, request["timeout_s"], descriptors=(reports.fileno(),))
         reports.seek(0)
         lines = reports.read(MAX_REPORT_BYTES).decode("utf-8", "replace").splitlines()

@@ -105,6 +105,7 @@ class TestsFile(_Model):
     files: dict[str, str] | None = Field(default=None, min_length=1, max_length=1000)
     command: Annotated[str, StringConstraints(min_length=1, max_length=2000)] = "python -m pytest -q"
     timeout_s: float = Field(default=60.0, gt=0, le=600)
+    in_process: bool = False
 
 
 class TaskTemplate(_Model):

@@ -41,7 +41,9 @@ class PackEnvironment:
         if given is None:
             return None
         files = self.tests if given.files is None else given.files
-        return HiddenTests(files=dict(files), command=given.command, timeout_s=given.timeout_s)
+        return HiddenTests(
+            files=dict(files), command=given.command, timeout_s=given.timeout_s, in_process=given.in_process
+        )
 
     def place(self, index: int) -> str:
         """A task as messages name it: its file and its name."""
