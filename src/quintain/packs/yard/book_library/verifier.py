@@ -24,11 +24,20 @@ def both(initial_db_path, final_db_path):
     return tables(initial_db_path), tables(final_db_path)
 
 
-def numbers(answer):
-    """The numbers of an answer, in figures or, up to twelve, in words."""
-    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", (answer or "").lower())
-    found = [float(one) for one in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w-])", text)]
-    return found + [WORDS.index(word) for word in re.findall(r"[a-z]+", text) if word in WORDS]
+def numbers(text):
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+
+
+def tells(answer, right, asked):
+    """Whether an answer tells one of these numbers and no other, but for those of the question.
+
+    It is in figures or, where there are none, in words up to twelve.
+    """
+    words = re.findall(r"[a-z]+", (answer or "").lower())
+    found = numbers(answer) - (numbers(asked) - right) or {WORDS.index(word) for word in words if word in WORDS}
+    return bool(found) and found <= right
 
 
 def added(before, after, table):
@@ -52,8 +61,16 @@ def verify_hold(initial_db_path, final_db_path, variables):
 
 def verify_owed(initial_db_path, final_db_path, final_answer, variables):
     before, after = both(initial_db_path, final_db_path)
-    told, total = numbers(final_answer), variables["total"]
-    return verdict(after == before and len(set(told)) <= 8 and (total in told or total / 100 in told))
+    total = variables["total"]
+    return verdict(after == before and tells(final_answer, {total, total / 100}, variables["asked"]))
+
+
+def days(answer):
+    """The days of the month that an answer names; a whole date of another month or year is no day of this one."""
+    dates = re.findall(r"\d{4}-\d\d-\d\d", answer or "")
+    plain = re.sub(r"\d{4}-\d\d-\d\d", " ", answer or "")
+    found = {int(one) for one in re.findall(r"(?<!\w)(\d{1,2})(?:th|rd|st|nd)?(?!\w)", plain)}
+    return found | {int(one[-2:]) if one.startswith("2026-02-") else 0 for one in dates}
 
 
 def verify_lent(initial_db_path, final_db_path, final_answer, variables):
@@ -62,8 +79,7 @@ def verify_lent(initial_db_path, final_db_path, final_answer, variables):
     before["members"][4][3] = "valid"
     before["copies"][copy][2] = "out"
     right = added(before, after, "loans") == [[copy, 4, f"2026-02-{due}", 0, 0]] and after == before
-    day = re.search(rf"2026-02-{due}\b|\b{due}(th|rd|st|nd)?\b", final_answer or "")
-    return verdict(right and day is not None)
+    return verdict(right and days(final_answer) - {variables["day"], 1, 2, 14} == {due})
 
 
 def verify_waived(initial_db_path, final_db_path, final_answer, variables):
@@ -75,8 +91,8 @@ def verify_waived(initial_db_path, final_db_path, final_answer, variables):
             if fine[3] == "late" and fine[2] <= variables["most"]:
                 fine[4] = "waived"
             else:
-                remain += 1
-    return verdict(final == wanted and remain in numbers(final_answer))
+                remain += fine[2]
+    return verdict(final == wanted and tells(final_answer, {remain, remain / 100}, variables["asked"]))
 
 
 def verify_moved_away(initial_db_path, final_db_path, final_answer, variables):

@@ -30,7 +30,7 @@ def sums(answer):
     text = re.sub(r"\d{4}-\d\d(-\d\d)?|[A-Za-z]\d+", " ", answer or "")
     return {
         int(whole) * 100 + int((part or "0").ljust(2, "0"))
-        for whole, part in re.findall(r"(\d+)(?:[.,](\d{1,2}))?(?!\d)", text)
+        for whole, part in re.findall(r"(?<!\d)(\d{1,15})(?:[.,](\d{1,2}))?(?!\d)", text)
     }
 
 
@@ -42,13 +42,9 @@ def verify_posted(initial_state, final_state, variables):
 
 
 def verify_cash(initial_state, final_state, final_answer, variables):
-    said = sums(final_answer)
-    right = (
-        variables["left"] * 100 in said
-        and (variables["left"] + variables["later"]) * 100 not in said
-        and len(said) <= 8
-    )
-    return verdict(right and stands(initial_state, final_state, []))
+    """One sum is told; the day, and what stands in the question, may be named too."""
+    said = sums(final_answer) - sums(variables["asked"]) - sums("31 2026")
+    return verdict(said == {variables["left"] * 100} and stands(initial_state, final_state, []))
 
 
 def verify_corrected(initial_state, final_state, variables):

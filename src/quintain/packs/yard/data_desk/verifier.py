@@ -1,29 +1,58 @@
-"""What must lie in the folder in the end. Results are worked out anew from what there was at the beginning."""
+"""What must lie in the folder in the end. Results are worked out anew from what there was at the beginning.
+
+What an agent left may be anything: what is no regular file, or cannot be read, counts as such and stops nothing.
+"""
 
 import csv
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+
+UNREADABLE = (OSError, ValueError, RecursionError, csv.Error)
 
 
 def verdict(right):
     return {"result": "complete" if right else "others"}
 
 
+def content(file):
+    """The bytes of a regular file; None for a link, for anything else, and for what cannot be read."""
+    try:
+        return file.read_bytes() if file.is_file() and not file.is_symlink() else None
+    except OSError:
+        return None
+
+
 def files(folder):
-    """All files of a folder, by their path."""
-    base = Path(folder)
-    return {str(one.relative_to(base)): one.read_bytes() for one in sorted(base.rglob("*")) if one.is_file()}
+    """All that lies in a folder but folders, by its path."""
+    found, left = {}, [Path(folder)]
+    while left:
+        inside = left.pop()
+        try:
+            for one in inside.iterdir():
+                if one.is_dir() and not one.is_symlink():
+                    left.append(one)
+                else:
+                    found[str(one.relative_to(folder))] = content(one)
+        except OSError:
+            found[str(inside.relative_to(folder))] = None
+    return found
+
+
+def under(found, name):
+    """The part of such files that lies in one of its folders, by the path from there."""
+    return {path.removeprefix(f"{name}/"): bytes_ for path, bytes_ in found.items() if path.startswith(f"{name}/")}
 
 
 def kept(initial_dir, final_dir):
-    """Whether all of raw/ is as it was, with nothing added."""
-    return files(Path(initial_dir, "raw")) == files(Path(final_dir, "raw"))
+    """Whether all files are as they were, and nothing was added to raw/."""
+    first, last = files(initial_dir), files(final_dir)
+    return first.items() <= last.items() and under(first, "raw") == under(last, "raw")
 
 
 def text(folder, name):
-    file = Path(folder, name)
-    return file.read_text(errors="replace") if file.is_file() else ""
+    return (content(Path(folder, name)) or b"").decode(errors="replace")
 
 
 def verify_counted(initial_dir, final_dir, variables):
@@ -32,14 +61,19 @@ def verify_counted(initial_dir, final_dir, variables):
     return verdict(kept(initial_dir, final_dir) and text(final_dir, "count.txt").strip() == str(wanted))
 
 
-def verify_cleaned(initial_dir, final_dir):
+def verify_cleaned(initial_dir, final_dir, variables):
+    """Of rows with the same mail the first or the last is kept, and one column they are sorted by."""
     rows = {}
     for row in csv.DictReader(text(initial_dir, "raw/members.csv").splitlines()):
         mail = row["mail"].strip().lower()
-        if "@" in mail:
+        if "@" in mail and (mail not in rows or variables["keep"] == "last"):
             rows[mail] = [" ".join(row["name"].split()), mail, row["joined"].strip()]
-    wanted = [["name", "mail", "joined"], *sorted(rows.values(), key=lambda row: row[1])]
-    found = list(csv.reader(text(final_dir, "clean.csv").splitlines()))
+    header = ["name", "mail", "joined"]
+    wanted = [header, *sorted(rows.values(), key=lambda row: row[header.index(variables["by"])])]
+    try:
+        found = list(csv.reader(text(final_dir, "clean.csv").splitlines()))
+    except UNREADABLE:
+        found = None
     return verdict(kept(initial_dir, final_dir) and found == wanted)
 
 
@@ -64,10 +98,16 @@ def verify_migrated(initial_dir, final_dir, variables):
             new = {"port": int(old["port"]), "timeout_s": seconds(old.get("timeout", variables["timeout"]))}
             wanted[f"{file.stem}.json"] = {**new, "hosts": [one.strip() for one in old["hosts"].split(",")]}
     try:
-        found = {name: json.loads(content) for name, content in files(Path(final_dir, "config")).items()}
-    except ValueError:
+        found = {name: json.loads(written or b"") for name, written in under(files(final_dir), "config").items()}
+    except UNREADABLE:
         found = None
     return verdict(kept(initial_dir, final_dir) and found == wanted)
+
+
+def numbers(text):
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
 
 
 def verify_found_out(initial_dir, final_dir, final_answer):
@@ -86,7 +126,7 @@ def verify_found_out(initial_dir, final_dir, final_answer):
             owed[order] = charges[1][1]
     try:
         found = json.loads(text(final_dir, "owed.json"))
-    except ValueError:
+    except UNREADABLE:
         found = None
-    said = str(sum(owed.values())) in (final_answer or "").replace(" ", "")
-    return verdict(kept(initial_dir, final_dir) and found == owed and said)
+    told, total = numbers(final_answer), sum(owed.values())
+    return verdict(kept(initial_dir, final_dir) and found == owed and bool(told) and told <= {total, total / 100})

@@ -8,8 +8,15 @@ def verdict(right):
 
 
 def numbers(text):
-    """The whole numbers of a text; parts of dates, of booking numbers and of fractions are none."""
-    return {int(one) for one in re.findall(r"(?<![\w.:-])\d+(?![\w:-]|\.\d)", (text or "").replace(".00", ""))}
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+
+
+def tells(answer, right, asked):
+    """Whether an answer tells one of these numbers and no other, but for those of the question."""
+    found = numbers(answer) - (numbers(asked) - right)
+    return bool(found) and found <= right
 
 
 def entry(room, day, slot, who, people):
@@ -21,7 +28,7 @@ def booked(initial, final, new, changed=None, cancelled=(), refunds=()):
     kept = {name: one for name, one in initial["bookings"].items() if name not in cancelled} | (changed or {})
     found = dict(final["bookings"])
     same = all(found.pop(name, None) == one for name, one in kept.items())
-    key = lambda one: sorted(one.items(), key=str)  # noqa: E731
+    key = lambda one: repr(sorted(one.items()))  # noqa: E731
     return same and sorted(found.values(), key=key) == sorted(new, key=key) and final["refunds"] == list(refunds)
 
 
@@ -31,10 +38,10 @@ def verify_booked(initial_state, final_state, variables):
 
 
 def verify_cheapest(initial_state, final_state, final_answer, variables):
-    named = [room for room in ("Alcove", "Cellar", "Gallery", "Great room") if room in (final_answer or "")]
-    right = named == ["Gallery"] and variables["rate"] in numbers(final_answer)
-    others = {variables["rate"] - 30, variables["rate"] + 95} & numbers(final_answer)
-    return verdict(right and not others and booked(initial_state, final_state, []))
+    said = (final_answer or "").lower()
+    named = [room for room in ("Alcove", "Cellar", "Gallery", "Great room") if room.lower() in said]
+    told = tells(final_answer, {variables["rate"]}, variables["asked"])
+    return verdict(named == [variables["room"]] and told and booked(initial_state, final_state, []))
 
 
 def answers(final):
@@ -46,7 +53,7 @@ def verify_more_guests(initial_state, final_state, variables):
     """One booking, grown with the number of guests, and its price told at the end."""
     v = variables
     said = answers(final_state)
-    right = len(said) == 3 and v["rate"] in numbers(said[2])
+    right = len(said) == 3 and tells(said[2], {v["rate"]}, v["asked"] + v["grown"])
     return verdict(
         right and booked(initial_state, final_state, [entry("Gallery", v["day"], v["slot"], v["who"], v["more"])])
     )
@@ -56,7 +63,7 @@ def verify_half_back(initial_state, final_state, variables):
     v = variables
     back = [{"booking": "B105", "euros": v["back"]}] if v["back"] else []
     said = answers(final_state)
-    right = len(said) == 3 and v["back"] in numbers(said[1]) and said[2] != ""
+    right = len(said) == 3 and tells(said[1], {v["back"]}, v["asked"]) and said[2] != ""
     return verdict(right and booked(initial_state, final_state, [], cancelled=["B105"], refunds=back))
 
 
@@ -65,5 +72,5 @@ def verify_series(initial_state, final_state, variables):
     v = variables
     new = [entry(room, day, "evening", v["who"], v["people"]) for room, day in zip(v["rooms"], v["days"], strict=True)]
     said = answers(final_state)
-    told = len(said) == 2 and v["total"] in numbers(said[1]) and len(numbers(said[1])) <= 8
+    told = len(said) == 2 and tells(said[1], {v["total"]}, v["asked"])
     return verdict(told and booked(initial_state, final_state, new))

@@ -1,28 +1,92 @@
-"""What must be true in the end, or must have been told."""
+"""What must be true in the end, or must have been told. Files beside git's own must be as they were."""
 
+import ast
 import re
 from pathlib import Path
+
+AUTHORS = ("Bo Ferrin", "Cai Holm", "Ree Alders")
 
 
 def verdict(right):
     return {"result": "complete" if right else "others"}
 
 
-def verify_passed(tests):
-    return verdict(tests["complete"])
+def content(file):
+    """The bytes of a regular file; None for a link, for anything else, and for what cannot be read."""
+    try:
+        return file.read_bytes() if file.is_file() and not file.is_symlink() else None
+    except OSError:
+        return None
+
+
+def files(folder):
+    """All that lies in a folder but folders and what is git's, by its path."""
+    found, left = {}, [Path(folder)]
+    while left:
+        inside = left.pop()
+        try:
+            for one in inside.iterdir():
+                if one.is_dir() and not one.is_symlink():
+                    left += [one] if one.name != ".git" else []
+                else:
+                    found[str(one.relative_to(folder))] = content(one)
+        except OSError:
+            found[str(inside.relative_to(folder))] = None
+    return found
+
+
+def kept(initial_dir, final_dir, but=""):
+    """Whether all files but one are as they were; new ones may have come."""
+    first = {name: written for name, written in files(initial_dir).items() if name != but}
+    return first.items() <= files(final_dir).items()
 
 
 def verify_named(initial_dir, final_dir, final_answer, variables):
-    """Author and commit are named, and no other commit; files beside git's own are as they were."""
+    """Author and commit are named, and no other author or commit; nothing was added."""
     said = (final_answer or "").lower()
-    hashes = re.findall(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", said)
-    right = hashes and all(variables["hash"].startswith(one) for one in hashes) and variables["who"].lower() in said
-    first, last = (
-        {
-            str(one.relative_to(base)): one.read_bytes()
-            for one in Path(base).rglob("*")
-            if one.is_file() and ".git" not in one.relative_to(base).parts
-        }
-        for base in (initial_dir, final_dir)
-    )
-    return verdict(bool(right) and first == last)
+    hashes = re.findall(r"\b(?=[0-9a-f]{0,39}\d)[0-9a-f]{7,40}\b", said)
+    named = [one for one in AUTHORS if one.lower() in said]
+    right = hashes and all(variables["hash"].startswith(one) for one in hashes) and named == [variables["who"]]
+    return verdict(bool(right) and files(initial_dir) == files(final_dir))
+
+
+def parts(folder, name):
+    """What a module holds at its top level; None where it is no Python."""
+    try:
+        return ast.parse(content(Path(folder, name)) or b"").body
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def put_back(first, last, above):
+    """Whether a module is what it was, with `initials` right above another function."""
+    places = [place for place, one in enumerate(last or []) if getattr(one, "name", "") == "initials"]
+    if len(places) != 1 or getattr(last[-1], "name", "") == "initials":
+        return False
+    rest = last[: places[0]] + last[places[0] + 1 :]
+    same = list(map(ast.dump, rest)) == list(map(ast.dump, first))
+    return same and getattr(last[places[0] + 1], "name", "") == above
+
+
+def verify_brought_back(initial_dir, final_dir, tests, variables):
+    """It works as it did and stands where it should; the rest of its module, and all other files, are as they were."""
+    name = "tide/names.py"
+    try:
+        right = put_back(parts(initial_dir, name), parts(final_dir, name), variables["above"])
+    except RecursionError:
+        right = False
+    return verdict(tests["complete"] and right and kept(initial_dir, final_dir, name))
+
+
+def verify_mended(initial_dir, final_dir, tests, variables):
+    return verdict(tests["complete"] and kept(initial_dir, final_dir, variables["case"][0]))
+
+
+def numbers(text):
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text or "")}
+
+
+def verify_reckoned(initial_dir, final_dir, final_answer, tests, variables):
+    told = numbers(final_answer) == {variables["told"]}
+    return verdict(tests["complete"] and told and kept(initial_dir, final_dir))

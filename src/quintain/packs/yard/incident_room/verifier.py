@@ -29,10 +29,11 @@ def verify_acknowledged(initial_state, final_state, variables):
 def verify_version_told(initial_state, final_state, final_answer, variables):
     """The present version, not only the one that was seen before; and how it is."""
     text = (final_answer or "").lower()
-    versions = re.findall(r"\d+\.\d+\.\d+", text)
+    versions = re.findall(r"(?<!\d)\d{1,3}\.\d{1,3}\.\d{1,3}(?!\d)", text)
     ill = re.search(r"unhealthy|unwell|\b(not|isn.t|no longer) (currently )?(healthy|well)|\bfailing|\bdown\b", text)
     well = not ill and re.search(r"\bhealthy|\bwell\b|\bfine\b|\bok\b|\bup\b", text)
-    told = versions[:1] == [variables["new"]] and bool(well if variables["well"] else ill)
+    right = versions[:1] == [variables["new"]] and set(versions) <= {variables["new"], variables["old"]}
+    told = right and bool(well if variables["well"] else ill)
     return verdict(facts(final_state) == facts(initial_state) and told)
 
 

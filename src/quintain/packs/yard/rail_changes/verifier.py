@@ -37,16 +37,23 @@ def same(final_state, wanted):
     return over(final_state) and {**found, "changes": sorted(found["changes"], key=repr)} == wanted
 
 
-def amounts(answer):
-    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", answer or "")
-    return {float(one) for one in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w-])", text)}
+def numbers(text):
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
 
 
-def verify_changed_as_quoted(initial_state, final_state, final_answer):
+def tells(answer, right, asked):
+    """Whether an answer tells one of these numbers and no other, but for those of the question."""
+    found = numbers(answer) - (numbers(asked) - right)
+    return bool(found) and found <= right
+
+
+def verify_changed_as_quoted(initial_state, final_state, final_answer, variables):
     quote = initial_state["quote"]
-    told = amounts(final_answer) & {quote["fee"], quote["fee"] / 100}
+    told = tells(final_answer, {quote["fee"], quote["fee"] / 100}, variables["asked"])
     wanted = changed(initial_state, {quote["ref"]: (quote["train"], quote["fee"])})
-    return verdict(bool(told) and same(final_state, wanted))
+    return verdict(told and same(final_state, wanted))
 
 
 def verify_one_change(initial_state, final_state, variables):
@@ -56,10 +63,8 @@ def verify_one_change(initial_state, final_state, variables):
 
 def verify_left_alone(initial_state, final_state, final_answer, variables):
     fee = variables["surcharge"] + min(variables["prices"])
-    told = amounts(final_answer)
-    others = {variables["surcharge"] + price for price in variables["prices"]} - {fee}
-    right = (fee in told or fee / 100 in told) and not others & told
-    return verdict(right and same(final_state, changed(initial_state, {}, "unchanged")))
+    told = tells(final_answer, {fee, fee / 100}, variables["asked"])
+    return verdict(told and same(final_state, changed(initial_state, {}, "unchanged")))
 
 
 def verify_two_changes(initial_state, final_state, variables):

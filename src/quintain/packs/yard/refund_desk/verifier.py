@@ -2,8 +2,6 @@
 
 import re
 
-WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-
 
 def verdict(right):
     return {"result": "complete" if right else "others"}
@@ -13,11 +11,16 @@ def facts(state):
     return {name: value for name, value in state.items() if name != "_episode"}
 
 
-def numbers(answer):
-    """The numbers of an answer, in figures or, up to twelve, in words."""
-    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", (answer or "").lower())
-    found = [float(one) for one in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w-])", text)]
-    return found + [WORDS.index(word) for word in re.findall(r"[a-z]+", text) if word in WORDS]
+def numbers(text):
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+
+
+def tells(answer, right, asked):
+    """Whether an answer tells one of these numbers and no other, but for those of the question."""
+    found = numbers(answer) - (numbers(asked) - right)
+    return bool(found) and found <= right
 
 
 def same_refunds(state, wanted):
@@ -45,8 +48,8 @@ def verify_one_refund(initial_state, final_state, variables):
 def verify_late(initial_state, final_state, final_answer, variables):
     wanted, cents = facts(initial_state), variables["cents"]
     wanted["refunds"] = [refund(variables["ids"][0], cents, "late", "bank")]
-    told = numbers(final_answer)
-    return verdict(facts(final_state) == wanted and (cents in told or cents / 100 in told))
+    told = tells(final_answer, {cents, cents / 100}, variables["asked"])
+    return verdict(told and facts(final_state) == wanted)
 
 
 def verify_charged_twice(initial_state, final_state, final_answer, variables):
@@ -60,4 +63,5 @@ def verify_charged_twice(initial_state, final_state, final_answer, variables):
     ]
     final = facts(final_state)
     right = {**final, "refunds": []} == wanted and same_refunds(final, paid)
-    return verdict(right and 3 in numbers(final_answer))
+    total = sum(one["cents"] for one in paid)
+    return verdict(right and tells(final_answer, {total, total / 100}, variables["asked"]))

@@ -13,12 +13,21 @@ def facts(state):
     return {name: value for name, value in state.items() if name != "_episode"}
 
 
-def numbers(answer):
-    """The numbers of an answer, in figures or, up to twelve, in words; `none` and `no` are zero."""
-    text = (answer or "").lower()
-    found = [int(one) for one in re.findall(r"(?<![\w.-])\d+(?![\w-]|\.\d)", text)]
-    found += [WORDS.index(word) for word in re.findall(r"[a-z]+", text) if word in WORDS]
-    return found + ([0] if re.search(r"\b(none|no|not one)\b", text) else [])
+def numbers(text):
+    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
+    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+
+
+def tells(answer, right, asked):
+    """Whether an answer tells one of these numbers and no other, but for those of the question and for barcodes.
+
+    It is in figures or, where there are none, in words up to twelve; `none` and `no` are zero.
+    """
+    words = re.findall(r"[a-z]+", (answer or "").lower())
+    figures = {one for one in numbers(answer) if one < 10_000} - (numbers(asked) - right)
+    found = figures or {WORDS.index(word) for word in words if word in WORDS}
+    return (found or {0} & {0 for word in words if word in ("none", "no")}) == right
 
 
 def moved(state, places):
@@ -62,4 +71,4 @@ def verify_cleared(initial_state, final_state, final_answer, variables):
         next_slot[box] += 1
         little += box == "Q"
     right = facts(final_state) == moved(initial_state, places)
-    return verdict(right and numbers(final_answer)[:1] == [little])
+    return verdict(right and tells(final_answer, {little}, variables["asked"]))

@@ -28,5 +28,5 @@ def books(state):
     """The file as it is in a state; an agent can have written anything."""
     try:
         return json.loads(state["files"]["books.json"])
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
