@@ -129,3 +129,16 @@ async def test_what_was_ingested_before_it_was_noted_is_known_while_the_ingest_p
             reader.tidy()
             reader.close()
             assert list(directory.spool.glob("*/*.seg")) == []
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(UsageError, match="and no run"), RunDirectory.open(tmp_path, plan()):
+        pass
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+    (tmp_path / "empty").mkdir()
+    with RunDirectory.open(tmp_path / "empty", plan()):
+        pass
+    (tmp_path / "empty" / "notes.txt").touch()  # beside a run it may be
+    with RunDirectory.open(tmp_path / "empty") as again:
+        assert again.plan == plan()

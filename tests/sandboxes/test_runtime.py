@@ -102,3 +102,10 @@ def test_a_build_that_is_killed_leaves_no_process_and_no_directory(tmp_path: Pat
         waiting.close()
     ensure_runtime(empty_lock, cache, choose_interpreter(sys.executable))
     assert not list(cache.glob("*.partial"))
+
+
+def test_a_cache_that_cannot_be_written_is_told_by_its_setting(tmp_path: Path, empty_lock: Path) -> None:
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
+        with pytest.raises(RuntimeBuildError, match="QUINTAIN_CACHE_DIR"):
+            ensure_runtime(empty_lock, cache, choose_interpreter(sys.executable))

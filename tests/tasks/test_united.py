@@ -77,7 +77,7 @@ def test_scenarios_of_one_name_are_refused_and_nothing_stays_open(make_pack: Mak
 def test_what_none_of_them_has(both: UnitedSource) -> None:
     with pytest.raises(UnknownTaskError, match="did you mean shop"):
         both.task("shopp")
-    with pytest.raises(UnknownTaskError, match="among the 6 that are served"):
+    with pytest.raises(UnknownTaskError, match="among the 6 there are"):
         both.payload("nowhere")
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from quintain.cli import options, run_store
-from quintain.cli.run import INTERRUPTED, RunWork, Worked
+from quintain.cli import INTERRUPTED, options, run_store
+from quintain.cli.run import RunWork, Worked
 from quintain.errors import UsageError
 from quintain.server.settings import Settings
 from quintain.tasks.base import TaskSource
@@ -65,6 +65,7 @@ def demo(
     """Play the shipped tasks with five agents, store every record, report. Exits with 1 if the platform failed."""
     began = time.perf_counter()
     settings = options.settings_with(isolation=isolation)
+    options.cache_of(settings)
     with _folder(keep) as folder, united([partial(open_named, name) for name in shipped_packs()]) as pack:
         done = options.run(_played(settings, pack, folder, (tasks, attempts, seed)))
         if done.interrupted:

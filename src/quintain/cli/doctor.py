@@ -21,7 +21,7 @@ def doctor(
     if isolation is not None and isolation not in ("full", "reduced"):
         raise typer.BadParameter(f"{isolation!r} is no level; say full or reduced")
     with options.errors.status("starting sandboxes and trying what they let through"):
-        report = options.run(examine(settings.cache_dir / "runtimes"))
+        report = options.run(examine(options.cache_of(settings) / "runtimes"))
     if as_json:
         options.print_json(_document(report))
     else:

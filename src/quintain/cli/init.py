@@ -1,6 +1,7 @@
 """`quintain init`: a pack to begin with, whose files say what is in them."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,7 +25,7 @@ def init(
     """Make a pack with one environment and two tasks, to be changed into one of your own."""
     made = scaffold(kind, name, into)
     typer.echo(f"{made} has an environment of kind {kind} with two tasks; see whether they are sound:")
-    typer.echo(f"quintain validate {made} --seeds 3")
+    typer.echo(f"quintain validate {shlex.quote(str(made))} --seeds 3")
 
 
 def scaffold(kind: str, name: str, into: Path) -> Path:

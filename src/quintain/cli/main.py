@@ -1,14 +1,16 @@
 """`quintain`: the commands, each imported when it is asked for, and how errors end them."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from quintain import __version__
-from quintain.contracts.untrusted import printable
+from quintain.cli import INTERRUPTED
 from quintain.errors import QuintainError
 
 _COMMANDS: Final = {
@@ -29,6 +31,12 @@ _COMMANDS: Final = {
     "tasks": "tasks:app",
 }
 """Modules of this package by command, and what the command is in them: a function, or an application with its own."""
+
+
+_INTERRUPTED: Final = "quintain: interrupted"
+
+_Misused: Final[type[Any]] = typer.BadParameter.__mro__[2]
+"""What Typer raises when a command is not used as it is meant to be; it exports only what is derived of it."""
 
 
 class _Commands(TyperGroup):
@@ -52,14 +60,34 @@ class _Commands(TyperGroup):
         command.name = cmd_name
         return command
 
+    def make_context(self, *given: Any, **options: Any) -> Any:
+        """Read the arguments that come before a command, until Ctrl-C."""
+        with _interruptible():
+            return super().make_context(*given, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Import a command and run it, until Ctrl-C."""
+        with _interruptible():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="quintain", cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
-def _quintain() -> None:
+def _quintain(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Resettable, isolated, verifiable episodes for training tool-using language models."""
 
 
@@ -72,10 +100,44 @@ def version() -> None:
 def main() -> None:
     """Run a command. A mistake or a host's shortcoming is one line and exit 2; a bug shows its traceback."""
     try:
-        app()
+        status = app(prog_name="quintain", standalone_mode=False)
     except QuintainError as error:
-        typer.echo(f"quintain: {printable(str(error))}", err=True)
-        sys.exit(2)
+        _tell(str(error))
+        status = 2
+    except _Misused as error:
+        _tell(_misuse(error))
+        status = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo(_INTERRUPTED, err=True)
+        status = INTERRUPTED
+    sys.exit(status)
+
+
+def _misuse(error: Any) -> str:
+    """What was wrong with a command's arguments, on one line; empty where Typer has shown the help in its place."""
+    said = " ".join(error.format_message().split()).replace("Value error, ", "").removesuffix(".")
+    context = getattr(error, "ctx", None)
+    if not said or context is None:
+        return said
+    return f"{said[:1].lower()}{said[1:]}; see `{context.command_path} --help`"
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C, of which Typer would say nothing, is told and is the command's end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(_INTERRUPTED, err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _tell(what: str) -> None:
+    """One line on standard error, unless there is nothing to say."""
+    if what:
+        from quintain.contracts.untrusted import printable  # importing it takes longer than all of this module
+
+        typer.echo(f"quintain: {printable(what)}", err=True)
 
 
 if __name__ == "__main__":

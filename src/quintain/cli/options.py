@@ -17,7 +17,7 @@ from rich.table import Column
 from rich.text import Text
 
 from quintain.contracts.untrusted import printable
-from quintain.errors import PoolError, RegistryError
+from quintain.errors import PoolError, RegistryError, SettingsError
 from quintain.sandboxes.base import IsolationLevel
 from quintain.server.settings import Settings, load_settings
 from quintain.tasks import AwmDataset, OpenSource, TaskSource, open_named, shipped_packs, united
@@ -70,8 +70,23 @@ def open_source(settings: Settings) -> OpenSource:
     packs = settings.packs or (() if settings.data_dir is not None else shipped_packs())
     openers: list[Callable[[], OpenSource]] = [partial(open_named, name) for name in dict.fromkeys(packs)]
     if settings.data_dir is not None:
-        openers.insert(0, partial(_dataset, settings.data_dir, settings.cache_dir / "indexes"))
+        openers.insert(0, partial(_dataset, settings.data_dir, cache_of(settings) / "indexes"))
     return united(openers)
+
+
+def cache_of(settings: Settings) -> Path:
+    """The cache's folder, made if it is not there.
+
+    Raises:
+        SettingsError: it cannot be made.
+    """
+    try:
+        settings.cache_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"QUINTAIN_CACHE_DIR: {settings.cache_dir} cannot be made: {error.strerror or error}; name another folder"
+        ) from error
+    return settings.cache_dir
 
 
 def _dataset(folder: Path, indexes: Path) -> AwmDataset:
@@ -161,7 +176,7 @@ def download(settings: Settings) -> Path:
     from quintain.tasks.hub import download as fetch
 
     with errors.status("downloading the dataset"):
-        return fetch(settings.cache_dir / "datasets", settings.data_revision or "main")
+        return fetch(cache_of(settings) / "datasets", settings.data_revision or "main")
 
 
 def assembly(settings: Settings) -> "Assembly":
@@ -169,7 +184,7 @@ def assembly(settings: Settings) -> "Assembly":
     from quintain.episodes.assembly import Assembly
 
     return Assembly(
-        cache=settings.cache_dir,
+        cache=cache_of(settings),
         accepted=settings.isolation,
         python=settings.runtime_python,
         immortal_heap=settings.immortal_heap,

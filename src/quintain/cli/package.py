@@ -1,6 +1,7 @@
 """`quintain package`: a pack as a folder that OpenEnv's tools take: an image to build, or a Space to push."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Annotated, Final
@@ -30,8 +31,9 @@ def package(
     """Make a folder that OpenEnv's tools take: server, Dockerfile, Space header, and the pack itself."""
     made = packaged(pack, out, wheel)
     typer.echo(f"{made} is ready; see what OpenEnv says of it, and start it:")
-    typer.echo(f"openenv validate {made} --level static --skip-build")
-    typer.echo(f"cd {made} && python -m server.app")
+    folder = shlex.quote(str(made))
+    typer.echo(f"openenv validate {folder} --level static --skip-build")
+    typer.echo(f"cd {folder} && python -m server.app")
 
 
 def packaged(pack: str, out: Path, wheel: Path | None = None) -> Path:

@@ -12,12 +12,13 @@ from quintain.verifiers.sandbox import verifier_class
 def prepare(as_json: options.AsJson = False) -> None:
     """Build the class runtimes into the cache, so that no server needs a package index when it starts."""
     settings = options.settings_with()
+    cache = options.cache_of(settings)
     interpreter = choose_interpreter(settings.runtime_python)
     built = {}
     verifiers = verifier_class(settings.verify_timeout_s)
     for sandbox_class in (awm_class(), python_class(), mcp_class(), verifiers, probe_class()):
         with options.errors.status(f"building the {sandbox_class.name} runtime with Python {interpreter}"):
-            runtime = ensure_runtime(sandbox_class.lock, settings.cache_dir / "runtimes", interpreter)
+            runtime = ensure_runtime(sandbox_class.lock, cache / "runtimes", interpreter)
         built[sandbox_class.name] = str(runtime.root)
     if as_json:
         options.print_json({"python": str(interpreter), "runtimes": built})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from quintain.cli.run_store import require_store
 from quintain.cli.store import Ledger, StorePath, ledger_of, reading
 from quintain.contracts.identity import sha256
 from quintain.episodes.recorded import Recorded
@@ -81,9 +82,11 @@ class Given:
             yield (one for source in sources for one in source), known if whole else None
 
     def _of_store(self, name: str) -> Recorded:
-        store = self._store()
         if not set(name.removeprefix("sha256:")) <= _HEX or len(name) < 4:
-            raise UsageError(f"{name[:80]!r} is no file, and no digest nor how one begins (at least 4 hex digits)")
+            raise UsageError(
+                f"{name[:80]!r} is no file nor folder, and no digest nor how one begins (at least 4 hex digits)"
+            )
+        store = self._store()
         found = [row["digest"] for row in store.index.find(name)]
         if len(found) != 1:
             why = f"{len(found)} records or more begin so; give more of one" if found else "no record begins so"
@@ -94,6 +97,7 @@ class Given:
         return _checked(found[0], data, (store.blobs,))
 
     def _chosen(self, where: str) -> Iterator[Recorded]:
+        require_store()
         from quintain.records.columns import whole
         from quintain.records.queries import Queries
 

@@ -1,6 +1,7 @@
 """`quintain run`: agents against tasks, until every attempt has a record; after a kill it goes on where it was."""
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quintain.cli import options, run_store
+from quintain.cli import INTERRUPTED, options, run_store
+from quintain.contracts.documents import from_json, from_yaml
 from quintain.contracts.untrusted import printable
 from quintain.errors import UsageError
 from quintain.server.settings import Settings, data_home
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from quintain.rollout.report import RunReport
 
 JsonObject = dict[str, Any]
-
-INTERRUPTED = 130
-"""Exit status of a run that a signal ended."""
 
 _DEFAULT_NOISE = 0.2
 
@@ -130,8 +129,6 @@ def run(
     as_json: options.AsJson = False,
 ) -> None:
     """Play every attempt of a plan, score it and keep its record; or go on with a run that was interrupted."""
-    from quintain.rollout import RolloutPlan
-
     asked = _Asked(
         scenarios, tasks, attempts, agent, noise, base_url, model, api_key_env, seed, max_steps, max_tokens, wall_time
     )
@@ -140,9 +137,10 @@ def run(
     if ingest and not run_store.store_is_here():
         raise UsageError(f"--ingest: {run_store.NEEDED}")
     settings = options.settings_with(data_dir=awm_data, packs=pack, isolation=isolation)
+    options.cache_of(settings)  # before the run's directory is made
     with options.open_source(settings) as everything:
         source = _in_pools(settings, options.without_quarantined(settings, everything), pool, milestone)
-        given = None if plan is None else RolloutPlan.read(plan)
+        given = None if plan is None else _read(plan)
         kept = run_dir is not None and (run_dir / "plan.json").exists()
         if given is None and (asked.anything or not kept):
             given = _planned(asked, source)
@@ -189,7 +187,7 @@ class RunWork:
         if done.interrupted:
             typer.echo(
                 f"quintain: interrupted; {done.report.done} of {done.report.items} attempts have a record; "
-                f"go on with: quintain run --run-dir {printable(str(run_dir))}",
+                f"go on with: quintain run --run-dir {printable(shlex.quote(str(run_dir)))}",
                 err=True,
             )
             return INTERRUPTED
@@ -321,6 +319,28 @@ def _in_pools(settings: Settings, source: TaskSource, pools: list[Pool] | None, 
             raise UsageError(f"there are no pools: no task registry is at {settings.registry_dir}")
         return source
     return PooledSource(source, registry, PoolScope(frozenset(pools or [Pool.TRAIN]), options.user(), milestone))
+
+
+def _read(path: Path) -> "RolloutPlan":
+    """The plan of a file.
+
+    Raises:
+        UsageError: it cannot be read, or is no plan.
+    """
+    from quintain.rollout import RolloutPlan
+
+    def mapping(text: str) -> JsonObject:
+        document = (from_json if path.suffix == ".json" else from_yaml)(text)
+        if not isinstance(document, dict):
+            raise UsageError(
+                f"the plan {path} is no mapping; it needs `tasks`, such as [{{scenario: NAME, task_idx: 0}}]"
+            )
+        return document
+
+    try:
+        return RolloutPlan.parse(mapping, path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the plan {path} cannot be read: {error}") from error
 
 
 def _planned(asked: _Asked, source: TaskSource) -> "RolloutPlan":

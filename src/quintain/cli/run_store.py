@@ -15,6 +15,7 @@ from rich.text import Text
 
 from quintain.cli import options
 from quintain.contracts.untrusted import printable
+from quintain.errors import UsageError
 from quintain.server.settings import Settings
 
 STORE: Final = "store"
@@ -60,6 +61,12 @@ class Ingested:
 def store_is_here() -> bool:
     """Whether the extra that the store needs is installed. Imports nothing."""
     return all(importlib.util.find_spec(name) is not None for name in _EXTRA)
+
+
+def require_store() -> None:
+    """Raises UsageError: the extra is not installed."""
+    if not store_is_here():
+        raise UsageError(NEEDED)
 
 
 def ingest(run_dir: Path, digests: Collection[str]) -> Ingested:

@@ -20,6 +20,7 @@ from quintain.records.states import spool_states
 from quintain.server.app import create_app, refuse_open_address, uvicorn_config
 from quintain.server.recording import open_recording
 from quintain.server.settings import Settings
+from quintain.server.tokens import Holders
 from quintain.tasks.quarantined import QuarantinedSource
 
 _SWITCH_S = 0.0005  # the event loop takes over sooner from the threads that copy states and write the ledger
@@ -45,6 +46,7 @@ def serve(
         data_dir=awm_data, packs=pack, host=host, port=port, isolation=isolation, quarantine=quarantine
     )
     refuse_open_address(settings)
+    Holders.read(settings)  # here, so that what is wrong with tokens is told before anything else is
     if settings.keep_states and not settings.spool_size_mib:
         raise SettingsError("QUINTAIN_KEEP_STATES keeps states beside records, and QUINTAIN_SPOOL_SIZE=0 keeps none")
     if download:

@@ -11,11 +11,13 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 from rich.table import Table
 
 from quintain.cli import options
+from quintain.cli.run_store import require_store
 from quintain.errors import UsageError
 from quintain.server.settings import data_home
 
@@ -74,11 +76,14 @@ def ingest(
     port: Annotated[
         int | None, typer.Option(help="Port of the HTTP endpoint, 0 for a free one; none without it.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when the spools are empty.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when the spools are empty. Those that are named must be there.")
+    ] = False,
     orphaned_after: OrphanedAfter = _DAY_S,
     as_json: options.AsJson = False,
 ) -> None:
     """Bring records from spools, and from workers over HTTP, into the store, until SIGTERM or SIGINT."""
+    require_store()
     from quintain.records.service import IngestOptions, run
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="quintain: %(message)s")
@@ -86,7 +91,7 @@ def ingest(
         IngestOptions(
             store=store_root(store),
             ledger=ledger_of(ledger),
-            spools=tuple(spool or [data_home() / "spool"]),
+            spools=tuple(spool or _own_spool(made=not once)),
             host=host,
             port=port,
             token=os.environ.get(_TOKEN) or None,
@@ -104,10 +109,17 @@ def forward(
     as_json: options.AsJson = False,
 ) -> None:
     """Send what is in spools to an ingest process elsewhere, with $QUINTAIN_INGEST_TOKEN if it needs one."""
-    from quintain.records.forwarding import Forwarder
+    from quintain.records.forwarding import Forwarded, Forwarder
     from quintain.records.spool_reader import WAIT_S, SpoolReader
 
-    for root in spool or [data_home() / "spool"]:
+    _refuse_what_is_no_address(url)
+    for root in spool or ():
+        if not root.is_dir():
+            raise UsageError(f"there is no spool at {root}; name the one that records are in")
+    own = data_home() / "spool"
+    if not spool and not own.is_dir():
+        _tell({"spool": str(own), **asdict(Forwarded())}, as_json)
+    for root in spool or _own_spool(made=False):
         reader = SpoolReader.open(root, WAIT_S)
         forwarder = Forwarder(reader, url, os.environ.get(_TOKEN) or None)
         try:
@@ -121,6 +133,7 @@ def forward(
 @app.command("stats")
 def stats(store: StorePath = None, ledger: Ledger = None, as_json: options.AsJson = False) -> None:
     """Count what is in the store, by how it ended and whose failure it was, and say where the time went."""
+    require_store()
     from quintain.records.queries import Queries
     from quintain.records.timings import timings
 
@@ -168,6 +181,7 @@ def query(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask the store in SQL; nothing can be changed by it."""
+    require_store()
     from quintain.records.queries import Queries
 
     with reading(store, ledger) as opened:
@@ -212,9 +226,11 @@ def show(
 @app.command("export")
 def export_command(
     target: Annotated[Path, typer.Argument(help="File to write.")],
-    where: Annotated[str, typer.Option(help="A condition on trajectories, in SQL.")] = "true",
+    where: Annotated[str | None, typer.Option(help="A condition on trajectories, in SQL. Default: all.")] = None,
     sql: Annotated[str | None, typer.Option("--sql", help="A whole SELECT in place of the condition.")] = None,
-    form: Annotated[ExportFormat | None, typer.Option("--format", help="Default: by the file's name.")] = None,
+    form: Annotated[
+        ExportFormat | None, typer.Option("--format", help="Default: by the file's ending, .jsonl or .parquet.")
+    ] = None,
     states: Annotated[
         Path | None, typer.Option("--states", help="Directory that gets the states kept of them, by digest.")
     ] = None,
@@ -223,10 +239,13 @@ def export_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Write records to a file: JSON Lines with a whole record per line, or Parquet with the table's columns."""
+    require_store()
     from quintain.records.exporting import export
 
-    kind = form or (ExportFormat.PARQUET if target.suffix == ".parquet" else ExportFormat.JSONL)
-    question = sql or f"SELECT * FROM trajectories WHERE {where} ORDER BY number"
+    if where is not None and sql is not None:
+        raise UsageError("--where is a condition and --sql a whole question; give one of them")
+    kind = form or _form_of(target)
+    question = sql or f"SELECT * FROM trajectories WHERE {where or 'true'} ORDER BY number"
     with reading(store, ledger) as opened, options.progress_bar() as progress:
         bar = progress.add_task(f"exporting to {target}", total=None)
         count = export(opened, question, target, kind.value, lambda done: progress.update(bar, completed=done), states)
@@ -236,6 +255,7 @@ def export_command(
 @app.command("verify")
 def verify(store: StorePath = None, ledger: Ledger = None, as_json: options.AsJson = False) -> None:
     """Check digests and the links between index, table, blobs and ledger. Exits with 1 if anything is wrong."""
+    require_store()
     from quintain.records.checking import check
 
     with reading(store, ledger) as opened, options.progress_bar() as progress:
@@ -261,6 +281,7 @@ def repair(
     as_json: options.AsJson = False,
 ) -> None:
     """Finish the outbox, put damage into quarantine, index what is whole, sweep. Nothing may be ingesting."""
+    require_store()
     from quintain.records.checking import mend
     from quintain.records.store import Store
 
@@ -274,6 +295,30 @@ def repair(
     finally:
         opened.close()
     _tell(done, as_json)
+
+
+def _form_of(target: Path) -> ExportFormat:
+    """The format that a file's ending names."""
+    try:
+        return ExportFormat(target.suffix.removeprefix("."))
+    except ValueError:
+        raise UsageError(f"{target} ends in neither .jsonl nor .parquet; say with --format what it is to be") from None
+
+
+def _refuse_what_is_no_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise UsageError(f"{url[:200]!r} is no address of an ingest process; give one such as http://127.0.0.1:8898")
+
+
+def _own_spool(*, made: bool) -> list[Path]:
+    """The spool in the user's data: nobody named it, so unless it will be made it may also not be there."""
+    own = data_home() / "spool"
+    return [own] if made or own.is_dir() else []
 
 
 def store_root(given: Path | None) -> Path:

@@ -134,17 +134,35 @@ async def _validated(settings: Settings, names: list[str], extent: Extent) -> Va
 
 def _chosen(rooms: Rooms, names: list[str], extent: Extent) -> list[str]:
     """The scenarios to validate; those named must have every task asked for, of the others those that do."""
-    for name in names:
-        for index in extent.tasks or ():
-            rooms.source.task(name, index)
     if names:
-        return list(dict.fromkeys(rooms.source.scenario(name).name for name in names))
+        chosen = list(dict.fromkeys(_named(rooms, name) for name in names))
+        for name in chosen:
+            for index in extent.tasks or ():
+                rooms.source.task(name, index)
+        return chosen
     wanted = extent.tasks
     every = rooms.source.scenarios()
     found = [one.name for one in every if wanted is None or any(index < len(one.tasks) for index in wanted)]
     if not found and every:
-        raise UnknownTaskError(f"no scenario has a task {', '.join(map(str, sorted(wanted or ())))}; see --task")
+        most = max(len(one.tasks) for one in every)
+        has = f"the one with most has tasks 0 to {most - 1}" if most else "none has any"
+        raise UnknownTaskError(f"no scenario has a task {', '.join(map(str, sorted(wanted or ())))}; {has}")
     return found
+
+
+def _named(rooms: Rooms, name: str) -> str:
+    """A scenario's own name.
+
+    Raises:
+        UnknownTaskError: there is none of that name, and no pack either.
+    """
+    try:
+        return rooms.source.scenario(name).name
+    except UnknownTaskError as error:
+        folder = (
+            "the folder of that name is no pack" if Path(name).is_dir() else "there is no folder of that name either"
+        )
+        raise UnknownTaskError(f"{error}; {folder}") from error
 
 
 def _write_report(path: Path, made: ValidationReport) -> None:

@@ -182,37 +182,37 @@ def _decompressed(body: bytes, limit: int) -> bytes:
     return data
 
 
-def serve(service: "Service", options: "IngestOptions", ending: threading.Event) -> None:
-    """Serve until the event is set or the service ends.
+def serve(service: "Service", options: "IngestOptions", sock: socket.socket, ending: threading.Event) -> None:
+    """Serve at a socket that listens until the event is set or the service ends."""
+    from quintain.records.service import say
+
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(service, options.token), log_level="warning", lifespan="off", access_log=False)
+    )
+    shown = f"[{options.host}]" if ":" in options.host else options.host
+    url = f"http://{shown}:{sock.getsockname()[1]}"
+    say(options, {"event": "ready", "store": str(options.store), "url": url})
+    # in a thread of its own: in the main one uvicorn would take the signals for itself
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), name="quintain-ingest-http")
+    thread.start()
+    while not ending.wait(_LOOK_S) and not service.ended.is_set() and thread.is_alive():
+        pass
+    server.should_exit = True
+    thread.join()
+
+
+@contextlib.contextmanager
+def listening(options: "IngestOptions") -> Iterator[socket.socket]:
+    """A socket at the address that the options name, on which connections wait until somebody serves.
 
     Raises:
         SettingsError: the address cannot be listened on, or others can reach it and there is no token.
     """
-    from quintain.records.service import say
-
     if options.token is None and not _loopback(options.host):
         raise SettingsError(
             f"the ingest process would listen on {options.host!r}, which others can reach, and there is no "
             "QUINTAIN_INGEST_TOKEN; set a token, or listen on 127.0.0.1"
         )
-    with _listening(options) as sock:
-        server = uvicorn.Server(
-            uvicorn.Config(create_app(service, options.token), log_level="warning", lifespan="off", access_log=False)
-        )
-        shown = f"[{options.host}]" if ":" in options.host else options.host
-        url = f"http://{shown}:{sock.getsockname()[1]}"
-        say(options, {"event": "ready", "store": str(options.store), "url": url})
-        # in a thread of its own: in the main one uvicorn would take the signals for itself
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), name="quintain-ingest-http")
-        thread.start()
-        while not ending.wait(_LOOK_S) and not service.ended.is_set() and thread.is_alive():
-            pass
-        server.should_exit = True
-        thread.join()
-
-
-@contextlib.contextmanager
-def _listening(options: "IngestOptions") -> Iterator[socket.socket]:
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         sock = socket.create_server((options.host, options.port or 0), family=family)

@@ -7,10 +7,11 @@ import logging
 import math
 import os
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from quintain.errors import ArtifactError, LedgerError, RecordError
+from quintain.errors import ArtifactError, LedgerError, RecordError, UsageError
 from quintain.records.ingest import APPEND_AFTER_S, ORPHANED_AFTER_S, Accepted, Ingest
 from quintain.records.spool_reader import WAIT_S, SpoolReader
 from quintain.records.states import drop
@@ -237,9 +238,14 @@ def run(options: IngestOptions) -> Tally:
 
     Raises:
         StoreBusy: another process has the store, or a spool.
-        RecordError, LedgerError, UsageError: the store cannot be opened, or what was left could not be stored.
+        SettingsError: the address cannot be listened on, or others can reach it and there is no token.
+        RecordError, LedgerError, UsageError: the store cannot be opened, or what was left could not be stored; with
+            `once`, a spool is not there.
     """
     with ExitStack() as stack:
+        sock = _listening(options, stack)  # a mistake is told before anything is done
+        if options.once:
+            _expect_spools(options.spools)
         stack.enter_context(_seldom_collected())
         store = Store.open(options.store, options.ledger)
         stack.callback(store.close)
@@ -251,20 +257,35 @@ def run(options: IngestOptions) -> Tally:
         ending = _Ending()
         service.start()
         try:
-            if options.port is None:
+            if sock is None:
                 say(options, {"event": "ready", "store": str(options.store)})
                 while not ending.asked.wait(_IDLE_S) and not service.ended.is_set():
                     pass
             else:
                 from quintain.records.http import serve
 
-                serve(service, options, ending.asked)
+                serve(service, options, sock, ending.asked)
         finally:
             service.stop()
         say(options, {"event": "ended", **asdict(service.tally)})
     if service.tally.problem:
         raise RecordError(f"not everything was stored, and will be the next time: {service.tally.problem}")
     return service.tally
+
+
+def _expect_spools(roots: Iterable[Path]) -> None:
+    """Raises UsageError: one of the spools is not there, so that its records would be waited for in vain."""
+    for root in roots:
+        if not root.is_dir():
+            raise UsageError(f"there is no spool at {root}; name the one that records are in")
+
+
+def _listening(options: IngestOptions, stack: ExitStack) -> socket.socket | None:
+    if options.port is None:
+        return None
+    from quintain.records.http import listening
+
+    return stack.enter_context(listening(options))
 
 
 @contextmanager

@@ -57,10 +57,12 @@ class RunDirectory:
             plan: what is to be done there; None: what the directory says.
 
         Raises:
-            UsageError: it holds another plan, or none and none is given; or another process works on it.
+            UsageError: it holds another plan, or none and none is given, or files and no run; or another process works
+                on it.
         """
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_what_is_no_run(root)
             lock = os.open(root / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UsageError(f"the run directory {root} cannot be made: {error.strerror or error}") from error
@@ -153,6 +155,12 @@ class RunDirectory:
         except OSError as error:
             raise SpoolUnavailable(f"{self.events} cannot be written: {error.strerror or error}") from error
         release(self.spool)
+
+
+def _refuse_what_is_no_run(root: Path) -> None:
+    names = {path.name for path in root.iterdir()}
+    if names and not names & {"plan.json", "run.lock"}:
+        raise UsageError(f"there is something in {root}, and no run; name a directory that is new, empty or a run's")
 
 
 def _settled(path: Path, plan: RolloutPlan | None) -> RolloutPlan:

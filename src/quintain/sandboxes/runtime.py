@@ -97,9 +97,20 @@ def ensure_runtime(lock: Path, cache: Path, interpreter: Interpreter) -> ClassRu
     """The environment of a lock, built now if it is not there yet. Safe when several processes ask at once.
 
     Raises:
-        RuntimeBuildError: the installation failed; the message carries the installer's last lines.
+        RuntimeBuildError: the cache cannot be written; or the installation failed, and the message carries the
+            installer's last lines.
     """
     content = lock.read_bytes()
+    try:
+        return _ensured(lock, content, cache, interpreter)
+    except OSError as error:
+        raise RuntimeBuildError(
+            f"the runtime of {lock.name} cannot be kept in {cache}: {error.strerror or error}; "
+            "name another folder with QUINTAIN_CACHE_DIR"
+        ) from error
+
+
+def _ensured(lock: Path, content: bytes, cache: Path, interpreter: Interpreter) -> ClassRuntime:
     digest = hashlib.sha256(content + f"\n{interpreter.executable} {interpreter}".encode()).hexdigest()
     root = cache / f"{lock.name.split('.')[0]}-py{interpreter.version[0]}{interpreter.version[1]}-{digest[:16]}"
     runtime = ClassRuntime(interpreter, root, "sha256:" + hashlib.sha256(content).hexdigest())

@@ -24,7 +24,12 @@ class Settings(BaseSettings):
     """The server's settings. Names of environment variables are the aliases, exactly as written."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", case_sensitive=True, populate_by_name=True, env_ignore_empty=True
+        frozen=True,
+        extra="forbid",
+        case_sensitive=True,
+        populate_by_name=True,
+        env_ignore_empty=True,
+        allow_inf_nan=False,
     )
 
     host: str = Field(
@@ -317,14 +322,17 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        raise SettingsError("; ".join(_explain(item) for item in error.errors(include_url=False))) from error
+        found = error.errors(include_url=False)
+        first = {item["loc"][:1]: item for item in reversed(found)}  # what else is wrong with a value follows from it
+        told = [item for item in found if item is first[item["loc"][:1]]]
+        raise SettingsError("; ".join(map(_explain, told))) from error
 
 
 def _explain(item: Mapping[str, Any]) -> str:
     name = str(item["loc"][0]) if item["loc"] else "settings"
     fields = Settings.model_fields
     variable = variables(fields[name])[0] if name in fields else name
-    message = str(item["msg"])
+    message = str(item["msg"]).removeprefix("Value error, ")
     return f"{variable}: {message[:1].lower()}{message[1:]}, got {str(item['input'])[:80]!r}"
 
 

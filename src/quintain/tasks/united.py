@@ -97,7 +97,7 @@ class UnitedSource:
         if found is None:
             near = get_close_matches(normalised(name), self._of, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else "list the scenarios to see what there is"
-            raise UnknownTaskError(f"no scenario {name[:200]!r} among the {len(self._of)} that are served; {hint}")
+            raise UnknownTaskError(f"no scenario {name[:200]!r} among the {len(self._of)} there are; {hint}")
         return found
 
     def dataset_of(self, name: str) -> str:
