@@ -21,6 +21,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	  || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3 ..."; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "this Python lacks venv; on Debian: apt-get install python3-venv"; exit 2; }
+	@echo "setting up $(VENV): pip installs for a minute or two and says nothing meanwhile"
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
