@@ -23,6 +23,8 @@ Calls = Sequence[tuple[str, JsonObject]]
 
 SEEDS = range(5)
 RATES = ErrorRates(wrong_tool=0.1, wrong_argument=0.2, early_stop=0.03, loop=0.03, recovery=0.4, loop_calls=3)
+GUESSES = "Gallery, healthy, none: " + ", ".join(f"{number} or {number}.00" for number in range(3000))
+"""What somebody answers who has looked at nothing, and names all that it could be."""
 
 
 @lru_cache(maxsize=1)
@@ -114,8 +116,10 @@ def noisy(scenario: str, idx: int, seed: int, number: int) -> NoisyAgent:
 
 
 def at_random(scenario: str, idx: int, seed: int, number: int) -> RandomAgent:
-    """One that knows nothing but the tools."""
-    return RandomAgent(number, f"{scenario}/{idx}/{seed}", max_steps=20)
+    """One that knows nothing but the tools, and in the end names all that the answer could be."""
+    agent = RandomAgent(number, f"{scenario}/{idx}/{seed}", max_steps=20)
+    agent.final_answer = GUESSES
+    return agent
 
 
 async def check_solution(ready: ReadyMachine, scenario: str, idx: int, seed: int, into: Path) -> None:

@@ -98,7 +98,7 @@ def verify_said_once(initial_dir, final_dir, tests):
     changed = [
         one
         for path, one in sorted(last.items(), key=lambda item: item[0] != mine)
-        if path.startswith("cargo/") and path.endswith(".py") and first.get(path) != one
+        if path.startswith("cargo/") and path.endswith(".py") and (path not in first or first[path] != one)
     ]
     try:
         right = last.get(mine) != first[mine] and None not in changed and said_once(first[mine], changed)

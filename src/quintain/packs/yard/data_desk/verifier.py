@@ -105,9 +105,9 @@ def verify_migrated(initial_dir, final_dir, variables):
 
 
 def numbers(text):
-    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
-    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
-    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+    """The numbers of a text; parts of dates, names and codes are none."""
+    text = re.sub(r"(?<=\d)[,'](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d+(?:\.\d+)?(?![\w-]|[.:]\d)", text)}
 
 
 def verify_found_out(initial_dir, final_dir, final_answer):

@@ -83,8 +83,8 @@ def verify_mended(initial_dir, final_dir, tests, variables):
 
 
 def numbers(text):
-    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
-    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text or "")}
+    """The numbers of a text; parts of dates, names and codes are none."""
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d+(?:\.\d+)?(?![\w-]|[.:]\d)", text or "")}
 
 
 def verify_reckoned(initial_dir, final_dir, final_answer, tests, variables):

@@ -12,9 +12,9 @@ def facts(state):
 
 
 def numbers(text):
-    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
-    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
-    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+    """The numbers of a text; parts of dates, names and codes are none."""
+    text = re.sub(r"(?<=\d)[,'](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d+(?:\.\d+)?(?![\w-]|[.:]\d)", text)}
 
 
 def tells(answer, right, asked):

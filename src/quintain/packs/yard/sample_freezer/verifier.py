@@ -14,9 +14,9 @@ def facts(state):
 
 
 def numbers(text):
-    """The numbers of a text; parts of dates, names and codes are none, nor are those of over fifteen figures."""
-    text = re.sub(r"(?<=\d)[,' ](?=\d{3}\b)", "", text or "")
-    return {float(one) for one in re.findall(r"(?<![\w.:-])\d{1,15}(?:\.\d{1,15})?(?![\w-]|[.:]\d)", text)}
+    """The numbers of a text; parts of dates, names and codes are none."""
+    text = re.sub(r"(?<=\d)[,'](?=\d{3}\b)", "", text or "")
+    return {float(one) for one in re.findall(r"(?<![\w.:-])\d+(?:\.\d+)?(?![\w-]|[.:]\d)", text)}
 
 
 def tells(answer, right, asked):
@@ -25,7 +25,7 @@ def tells(answer, right, asked):
     It is in figures or, where there are none, in words up to twelve; `none` and `no` are zero.
     """
     words = re.findall(r"[a-z]+", (answer or "").lower())
-    figures = {one for one in numbers(answer) if one < 10_000} - (numbers(asked) - right)
+    figures = {one for one in numbers(answer) if not 10_000 <= one < 100_000} - (numbers(asked) - right)
     found = figures or {WORDS.index(word) for word in words if word in WORDS}
     return (found or {0} & {0 for word in words if word in ("none", "no")}) == right
 
