@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.contracts import expressions
+from quintain.contracts import expression_values
 from quintain.contracts.expressions import Expression, expressions_in, filled
 from quintain.errors import ExpressionError, Owner
 
@@ -124,7 +124,7 @@ def test_what_an_expression_does_not_ask_for_may_be_of_any_size() -> None:
 
 def test_a_deep_value_is_refused() -> None:
     deep: Any = 0
-    for _ in range(expressions.MAX_DEPTH + 2):
+    for _ in range(expression_values.MAX_DEPTH + 2):
         deep = [deep]
     with pytest.raises(ExpressionError, match="nest deeper"):
         Expression("d").value({"d": deep})

@@ -6,9 +6,9 @@ The language is CEL's, with these functions beside its own: `min`, `max`, `sum`,
 keys in order. A macro over a map goes through its keys in order, so that a value never depends on how a map lies in
 memory. Integers and floats are never converted into each other: write `double(n) * 1.5`.
 
-Bounded are an expression's length and depth, the size of what it is given and of what it comes to, and how often nested
-macros may go round. Not bounded are the time and the memory of one evaluation within that: it cannot be stopped once
-it has begun.
+Bounded are an expression's length and depth, the size of what it is given and of what it comes to, how often nested
+macros may go round, and, worked out before each evaluation, the work of it: see `expression_cost`. An evaluation cannot
+be stopped once it has begun.
 """
 
 import logging
@@ -18,22 +18,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite
 from types import ModuleType
 from typing import Any, Final
 
 from quintain.contracts.documents import one_line
+from quintain.contracts.expression_cost import MAX_WORK, is_plain, plain_work, work
+from quintain.contracts.expression_syntax import Syntax, syntax_of, without_comments
+from quintain.contracts.expression_values import MAX_DEPTH, Sizes, checked, in_order, keys_of, ordered
 from quintain.contracts.identity import canonical_json
 from quintain.errors import DescriptorError, ExpressionError
 
 MAX_LENGTH: Final = 2_000
 """Longest expression, in characters."""
-
-MAX_DEPTH: Final = 32
-"""Deepest nesting of brackets in an expression, and of lists and maps in a value."""
-
-MAX_SIZE: Final = 256 * 1024
-"""Largest value, and all that an expression is given together: characters of its strings and keys, and its parts."""
 
 MAX_ROUNDS: Final = 250_000
 """Most rounds that an expression's nested macros may take, by the longest list or map it could go through. `map` and
@@ -48,7 +44,6 @@ _TYPES: Final = frozenset(
 )
 _IN_ORDER: Final = "in_order"
 _ADVICE: Final = ". Check function arguments and their types."
-_INTEGERS: Final = range(-(2**63), 2**63)
 
 _TOKEN: Final = re.compile(
     r"""
@@ -100,18 +95,13 @@ class Expression:
         compiled = self._compiled
         given = {name: variables[name] for name in compiled.asked if name in variables}
         try:
-            longest = _check(given, 1)
-            longest = max(longest, compiled.longest)
-            if longest**compiled.loops > MAX_ROUNDS:
-                raise ValueError(
-                    f"its macros may take {longest}^{compiled.loops} rounds, over {MAX_ROUNDS}; go through less, "
-                    "nest fewer, or ask with exists or all"
-                )
+            sizes = checked(given, 1)
+            compiled.refuse_too_much(given, sizes)
             found = compiled.evaluate(given)
-            _check({"its value": found}, 1)
+            checked({"its value": found}, 1)
         except ValueError as error:
             raise self._error(str(error)) from error
-        return _ordered(found)
+        return ordered(found)
 
     def _error(self, why: str) -> ExpressionError:
         shown = self.text if len(self.text) <= 200 else f"{self.text[:200]}…"
@@ -174,6 +164,23 @@ class _Compiled:
     names: frozenset[str]
     loops: int
     longest: int
+    syntax: Syntax
+
+    def refuse_too_much(self, given: Mapping[str, Any], sizes: Sizes) -> None:
+        """Raises ValueError for what would take too long."""
+        longest = max(sizes.longest, self.longest)
+        if longest**self.loops > MAX_ROUNDS:
+            raise ValueError(
+                f"its macros may take {longest}^{self.loops} rounds, over {MAX_ROUNDS}; go through less, "
+                "nest fewer, or ask with exists or all"
+            )
+        if is_plain(self.syntax) and plain_work(self.syntax, sizes) <= MAX_WORK:
+            return
+        if work(self.syntax, given, sizes) > MAX_WORK:
+            raise ValueError(
+                f"would take too long on this state: it is given {sizes.parts} values and {sizes.characters} "
+                "characters; take less of them, or do less with each"
+            )
 
     def evaluate(self, given: Mapping[str, Any]) -> Any:
         """Raises ValueError for whatever goes wrong within."""
@@ -197,6 +204,7 @@ def _compiled(text: str) -> _Compiled:
     """Raises ValueError for what is no expression."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{len(text)} characters, over {MAX_LENGTH}; split it")
+    text = without_comments(text)
     read = _read(text)
     cel = _cel()
     try:
@@ -204,8 +212,11 @@ def _compiled(text: str) -> _Compiled:
     except Exception as error:  # CEL tells its errors in many of Python's types
         detail = str(error).partition("Syntax error: ")[2].partition("expecting")[0] or str(error)
         raise ValueError(f"not an expression: {' '.join(detail.split())[:200].strip(' |^.')}") from error
+    syntax = syntax_of(text)
+    if work(syntax, {}, Sizes(0, 0, 0, 0)) > MAX_WORK:
+        raise ValueError("would take too long whatever it is given; split it, or put less together")
     stdlib = {name: cel.stdlib.STDLIB_FUNCTIONS[name] for name in _FUNCTIONS}
-    known = {**stdlib, "keys": _keys, _IN_ORDER: _in_order}
+    known = {**stdlib, "keys": keys_of, _IN_ORDER: in_order}
     used, asked = set(program.functions()), frozenset(program.variables())
     # `math.abs(x)` is told as a function `abs` on a variable `math`
     functions = {name: one for name, one in known.items() if name in used or name.rpartition(".")[2] in used}
@@ -217,6 +228,7 @@ def _compiled(text: str) -> _Compiled:
         names=asked - read.bound - _TYPES,
         loops=read.loops,
         longest=max(read.commas + 1, MAX_LENGTH if "split" in used else 1),
+        syntax=syntax,
     )
 
 
@@ -307,76 +319,6 @@ def _text(value: Any, where: str) -> str:
         return canonical_json(value).decode()
     except DescriptorError as error:
         raise ExpressionError(f"{where}: a value cannot be put into text: {error}") from error
-
-
-def _check(value: Any, depth: int) -> int:
-    """The length of the longest list or map in a value.
-
-    Raises:
-        ValueError: it is no JSON value of the size and depth that expressions take.
-    """
-    size, longest = 0, 0
-    stack: list[tuple[Any, int]] = [(value, depth - 1)]
-    while stack:
-        one, at = stack.pop()
-        size += 1
-        if one is None or isinstance(one, bool):
-            continue
-        if isinstance(one, str):
-            size += len(one)
-        elif isinstance(one, int):
-            if one not in _INTEGERS:
-                raise ValueError(f"{str(one)[:40]} is over 64 bits")
-        elif isinstance(one, float):
-            if not isfinite(one):
-                raise ValueError(f"{one} is no number that JSON has")
-        elif isinstance(one, Mapping | list | tuple):
-            longest = max(longest, len(one)) if at > 0 or not isinstance(one, Mapping) else longest
-            if at >= MAX_DEPTH:
-                raise ValueError(f"lists and maps nest deeper than {MAX_DEPTH}")
-            if size + len(one) > MAX_SIZE:
-                raise ValueError(_TOO_LARGE)
-            if isinstance(one, Mapping):
-                size += sum(map(_key_size, one))
-                stack.extend((item, at + 1) for item in one.values())
-            else:
-                stack.extend((item, at + 1) for item in one)
-        else:
-            raise ValueError(f"a value of type {type(one).__name__} is no JSON value; convert it, as with string(…)")
-        if size > MAX_SIZE:
-            raise ValueError(_TOO_LARGE)
-    return longest
-
-
-_TOO_LARGE: Final = f"what it is given or comes to is larger than {MAX_SIZE} characters; take less"
-
-
-def _key_size(key: Any) -> int:
-    if not isinstance(key, str):
-        raise ValueError(f"a map has the key {key!r}, which is no string; write it in quotes")
-    return len(key)
-
-
-def _ordered(value: Any) -> Any:
-    """The value with every map's keys in order: CEL's maps have none."""
-    if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    return [_ordered(item) for item in value] if isinstance(value, list) else value
-
-
-def _keys(value: Any) -> list[Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"keys need a map, not {type(value).__name__}")
-    return sorted(value)
-
-
-def _in_order(value: Any) -> list[Any]:
-    """What a macro goes through: a list as it is, of a map its keys in order."""
-    if isinstance(value, list):
-        return value
-    if isinstance(value, dict):
-        return sorted(value)
-    raise TypeError(f"a macro goes through a list or a map, not {type(value).__name__}")
 
 
 _IMPORTING = threading.Lock()

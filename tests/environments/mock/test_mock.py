@@ -373,3 +373,64 @@ def test_the_same_actions_come_to_the_same_and_nothing_is_the_platforms_fault(tm
         assert asyncio.run(played(ready, actions, tmp_path, seed)) == first
 
     alike()
+
+
+BOMBS = """
+kind: mock
+state: {l: [], s: ""}
+tools:
+  - name: fill
+    input_schema:
+      type: object
+      properties: {l: {type: array, items: {type: string}}, s: {type: string}}
+  - name: ask
+  - name: count
+    otherwise: {result: "${size(state.l)} and ${size(state.s)}"}
+rules:
+  - {tool: fill, when: {arguments: {l: {absent: false}}}, then: {result: filled, set: {l: "${arguments.l}"}}}
+  - {tool: fill, then: {result: filled, set: {s: "${state.s + arguments.s}"}}}
+  - tool: ask
+    then: {result: "${EXPRESSION}"}
+"""
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "join(state.l.map(a, state.s))",
+        "sort(state.l.map(a, state.l))",
+        "size(state.l.map(a, state.s).map(a, [a, a]))",
+        "state.s.matches(state.s)",
+    ],
+)
+async def test_what_an_agent_puts_into_the_state_does_not_hold_the_server(expression: str, tmp_path: Path) -> None:
+    async with playing(mock_kind, BOMBS.replace("EXPRESSION", expression), tmp_path) as shop:
+        for arguments in ({"l": [str(n) for n in range(490)]}, {"s": "x" * 50_000}, {"s": "x" * 50_000}):
+            assert await shop.text("fill", **arguments) == "filled"
+        before = await shop.text("count")
+        turns = 0
+
+        async def meanwhile() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(meanwhile())
+        for _ in range(3):
+            await asyncio.sleep(0)
+            seen = turns
+            outcome = await shop.call("ask")
+            await asyncio.sleep(0)
+            assert turns > seen
+            assert (outcome.status, outcome.owner) == ("server_error", Owner.ENVIRONMENT)
+            assert "would take too long on this state" in outcome.log or "the pattern has 100000 characters" in outcome.log
+        other.cancel()
+        assert await shop.text("count") == before == "490 and 100000"
+
+
+async def test_a_bomb_is_refused_before_an_episode_begins(tmp_path: Path) -> None:
+    bomb = "size([1]" + ".map(a, [a, a])" * 26 + ")"
+    with pytest.raises(TemplateError, match=r"rules\[2\].then.result: .*26 macros work upon each other"):
+        async with playing(mock_kind, BOMBS.replace("EXPRESSION", bomb), tmp_path):
+            pass

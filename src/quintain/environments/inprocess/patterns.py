@@ -5,40 +5,17 @@ and found anywhere in the text unless anchored by `^` and `$`. Python's own woul
 whole platform.
 """
 
-import re
 from functools import lru_cache
-from math import prod
-from typing import Final
 
+from quintain.contracts.expression_patterns import pattern_bounds_problem
 from quintain.contracts.expressions import Expression
 from quintain.errors import ExpressionError
-
-MAX_PATTERN: Final = 300
-"""Longest pattern, in characters."""
-
-MAX_REPEATS: Final = 1000
-"""Largest product of all counts (`{2,5}`) in a pattern."""
-
-MAX_CLASSES: Final = 20
-"""Most wide classes (`\\w`, `\\d`, `\\s`, `\\p{…}` and their opposites), each counted as often as it is repeated."""
-
-_COUNT: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-_WIDE: Final = re.compile(r"\\[wWdDsSpPbB]")
 
 
 def pattern_problem(pattern: str) -> str | None:
     """Why a pattern cannot be used, or None."""
-    if len(pattern) > MAX_PATTERN:
-        return f"the pattern has {len(pattern)} characters, over {MAX_PATTERN}; shorten it"
-    counts = [max(int(low), int(high or low)) for low, high in _COUNT.findall(pattern)]
-    repeats = prod(max(one, 1) for one in counts)
-    if repeats > MAX_REPEATS:
-        return f"the pattern's counts come to {repeats} repetitions, over {MAX_REPEATS}; lower them"
-    if len(_WIDE.findall(pattern)) * repeats > MAX_CLASSES:
-        return (
-            f"the pattern repeats classes such as \\w or \\d more than {MAX_CLASSES} times; "
-            "write [A-Za-z0-9_] or [0-9], or lower the counts"
-        )
+    if problem := pattern_bounds_problem(pattern):
+        return problem
     try:
         found(pattern, "")
     except ExpressionError as error:
