@@ -48,8 +48,7 @@ def checked(value: Any, depth: int) -> Sizes:
     Raises:
         ValueError: it is no JSON value of the size and depth that expressions take.
     """
-    size, longest, texts, lists, maps, keys = 0, 0, 0, 0, 0, 0
-    parts = 0
+    longest = size = parts = texts = lists = maps = keys = 0
     stack: list[tuple[Any, int]] = [(value, depth - 1)]
     while stack:
         one, at = stack.pop()
@@ -66,20 +65,19 @@ def checked(value: Any, depth: int) -> Sizes:
         elif isinstance(one, float):
             if not isfinite(one):
                 raise ValueError(f"{one} is no number that JSON has")
-        elif isinstance(one, dict | list | tuple | Mapping):
-            mapped = not isinstance(one, list | tuple)
-            longest = max(longest, len(one)) if at > 0 or not mapped else longest
+        elif isinstance(one, list | tuple | dict | Mapping):
+            longest = max(longest, len(one)) if at > 0 or isinstance(one, list | tuple) else longest
             if at >= MAX_DEPTH:
                 raise ValueError(f"lists and maps nest deeper than {MAX_DEPTH}")
             if size + len(one) > MAX_SIZE:
                 raise ValueError(_TOO_LARGE)
-            if mapped:
+            if isinstance(one, list | tuple):
+                lists += 1
+                stack.extend((item, at + 1) for item in one)
+            else:
                 maps, keys = maps + 1, keys + len(one)
                 size += sum(map(_key_length, one))
                 stack.extend((item, at + 1) for item in one.values())
-            else:
-                lists += 1
-                stack.extend((item, at + 1) for item in one)
         else:
             raise ValueError(f"a value of type {type(one).__name__} is no JSON value; convert it, as with string(…)")
         if size > MAX_SIZE:
