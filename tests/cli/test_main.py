@@ -63,7 +63,7 @@ def test_the_version_is_a_command_and_an_option(quintain: Command) -> None:
     assert command.stdout.strip()[0].isdigit()
 
 
-@pytest.mark.parametrize("name", ["quintain.cli.episode", "pydantic", "quintain.episodes.assembly"])
+@pytest.mark.parametrize("name", ["typer", "quintain.cli.episode", "pydantic", "quintain.episodes.assembly"])
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(quintain: Command, tmp_path: Path, name: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_AT.format(name=name))
     done = quintain("episode", "outdoor_marketplace_1", "0", "--solution", PYTHONPATH=str(tmp_path))

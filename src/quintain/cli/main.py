@@ -6,12 +6,18 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, Final
 
-import typer
-from typer.core import TyperGroup
-
 from quintain import __version__
 from quintain.cli import INTERRUPTED
 from quintain.errors import QuintainError
+
+_INTERRUPTED: Final = "quintain: interrupted"
+
+try:
+    import typer
+    from typer.core import TyperGroup
+except KeyboardInterrupt:  # the one import that takes long enough for Ctrl-C, before there is anything to catch it in
+    print(_INTERRUPTED, file=sys.stderr)
+    sys.exit(INTERRUPTED)
 
 _COMMANDS: Final = {
     "serve": "serve:serve",
@@ -32,8 +38,6 @@ _COMMANDS: Final = {
 }
 """Modules of this package by command, and what the command is in them: a function, or an application with its own."""
 
-
-_INTERRUPTED: Final = "quintain: interrupted"
 
 _Misused: Final[type[Any]] = typer.BadParameter.__mro__[2]
 """What Typer raises when a command is not used as it is meant to be; it exports only what is derived of it."""
