@@ -73,6 +73,24 @@ async def test_mocks_and_simulators(scenario: str, idx: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", yard_play.SEEDS)
+def test_one_version_is_told(seed: int) -> None:
+    """Beside the present version only the one that the dashboard shows may be named."""
+    v = yard_play.yard().task("incident_room", 1, seed).variables
+    state: dict[str, Any] = {"services": {}, "_episode": {}}
+    well = "healthy" if v["well"] else "not healthy"
+    said = {
+        f"{v['new']}, {well}": "complete",
+        f"{v['new']} and {well}; {v['old']} was shown": "complete",
+        f"{v['new']} {well}, or 3.5.9": "others",
+        f"{well} " + " ".join(f"3.{minor}.{patch}" for minor in range(9) for patch in range(9)): "others",
+        f"{well} " + "1" * 200_000: "others",
+    }
+    for answer, verdict in said.items():
+        inputs = {"initial_state": state, "final_state": state, "final_answer": answer}
+        assert asked("incident_room", 1, inputs, v) == verdict, answer[:60]
+
+
+@pytest.mark.parametrize("seed", yard_play.SEEDS)
 async def test_no_fee_is_told_by_telling_all(seed: int, tmp_path: Path) -> None:
     """The traveller agrees to one sum, whatever trains, times and days are named beside it; not to a list."""
     kind = simulator_kind(LocalArtifactStore(tmp_path / "artifacts"), tmp_path)

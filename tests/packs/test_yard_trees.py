@@ -153,7 +153,7 @@ def test_cleaning(seed: int, tmp_path: Path) -> None:
         assert field.verdict(file("clean.csv", text)) == "others"
 
 
-NO_JSON = ["[" * 100_000, '{"a":' * 100_000, b"\xff\xfe", "9" * 5000, "", "null", '"\\ud800"', "NaN"]
+NO_JSON: list[str | bytes] = ["[" * 100_000, '{"a":' * 100_000, b"\xff\xfe", "9" * 5000, "", "null", '"\\ud800"', "NaN"]
 
 
 def test_json_that_is_none(tmp_path: Path) -> None:

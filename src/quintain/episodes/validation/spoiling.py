@@ -19,6 +19,9 @@ from quintain.episodes.base import Agent
 NOTHING: Final = CallToolAction(tool_name="no_such_tool", arguments={})
 """A call of no tool: time passes and nothing is done."""
 
+GUESSES: Final = f"All of it, yes, no, none, {', '.join(str(one) for one in range(3000))}"
+"""What somebody answers who has found nothing, and hopes that what is wanted is among it."""
+
 MAX_STEPS: Final = 20
 """Most calls of an agent that calls at random."""
 
@@ -32,7 +35,7 @@ class Spoiling(StrEnum):
     DROPPED = "dropped"
     """One call is left out; the answer is the solution's."""
     RANDOM = "random"
-    """Tools are called at random, and nothing is answered."""
+    """Tools are called at random, and nothing is answered or, every second time, all that could be right."""
     NOISY = "noisy"
     """Calls have another tool or other arguments, or it stops early and does not answer."""
     CUT = "cut"
@@ -63,7 +66,7 @@ def spoilt(calls: Sequence[CallToolAction], answer: str | None, number: int, key
     if way is Spoiling.SWAPPED and (exchanged := _exchanged(calls, dice)) is not None:
         return Spoilt(ReferenceAgent(exchanged, answer), "with arguments exchanged")
     if way is Spoiling.RANDOM or not calls:
-        return Spoilt(RandomAgent(number, key, max_steps=MAX_STEPS), "calls at random")
+        return Spoilt(_blind(number, key, GUESSES if at % 2 else None), "calls at random")
     at %= len(calls)
     if way is Spoiling.DROPPED:
         rest = [call for index, call in enumerate(calls) if index != at]
@@ -72,6 +75,12 @@ def spoilt(calls: Sequence[CallToolAction], answer: str | None, number: int, key
         left = len(calls) - 1 - at
         return Spoilt(ReferenceAgent(calls[:left], answer), f"only the first {left} of {len(calls)} calls")
     return Spoilt(NoisyAgent(calls, answer, _RATES, seed=number, episode=key), "with mistakes")
+
+
+def _blind(number: int, key: str, answer: str | None) -> Agent:
+    agent = RandomAgent(number, key, max_steps=MAX_STEPS)
+    agent.final_answer = answer
+    return agent
 
 
 def idle_at(calls: Sequence[CallToolAction], answer: str | None, at: int) -> Agent:
