@@ -66,6 +66,11 @@ def plain_work(syntax: Syntax, sizes: Sizes) -> int:
     return (_GIVEN + _RESULT) * sizes.weight + syntax.parts * (_NODE + 8 * largest)
 
 
+def usual_work(syntax: Syntax, sizes: Sizes) -> int:
+    """What a plain expression takes that does not copy the most it could."""
+    return (_GIVEN + _RESULT) * sizes.weight + 4 * _NODE * syntax.parts
+
+
 def work(syntax: Syntax, given: Mapping[str, Any], sizes: Sizes) -> int:
     """A bound of the work of evaluating an expression.
 

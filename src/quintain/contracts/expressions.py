@@ -16,13 +16,15 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
 
 from quintain.contracts.documents import one_line
-from quintain.contracts.expression_cost import MAX_WORK, is_plain, plain_work, work
+from quintain.contracts.expression_cost import MAX_WORK, is_plain, plain_work, usual_work, work
 from quintain.contracts.expression_syntax import Syntax, syntax_of, without_comments
 from quintain.contracts.expression_values import MAX_DEPTH, Sizes, checked, in_order, keys_of, ordered
 from quintain.contracts.identity import canonical_json
@@ -96,7 +98,14 @@ class Expression:
         given = {name: variables[name] for name in compiled.asked if name in variables}
         try:
             sizes = checked(given, 1)
-            compiled.refuse_too_much(given, sizes)
+            cost = compiled.cost(given, sizes)
+            if (left := _LEFT.get()) is not None:
+                left.work -= cost
+                if left.work < 0:
+                    raise TooLongTogether(
+                        f"expression `{self.text[:200]}` and those before it would take too long together on this "
+                        "state; ask fewer expressions of it, or keep less in it"
+                    )
             found = compiled.evaluate(given)
             checked({"its value": found}, 1)
         except ValueError as error:
@@ -107,6 +116,29 @@ class Expression:
         shown = self.text if len(self.text) <= 200 else f"{self.text[:200]}…"
         place = f"{self.where}: " if self.where else ""
         return ExpressionError(f"{place}expression `{' '.join(shown.split())}`: {why}")
+
+
+class TooLongTogether(ExpressionError):
+    """Expressions, of which none would take too long by itself, would together."""
+
+
+@dataclass
+class _Left:
+    work: int
+
+
+_LEFT: ContextVar[_Left | None] = ContextVar("left", default=None)
+
+
+@contextmanager
+def spending(work: int) -> Iterator[None]:
+    """Within it, expressions may take so much work together, as `expression_cost` counts it; then one of them raises
+    TooLongTogether before it begins."""
+    before = _LEFT.set(_Left(work))
+    try:
+        yield
+    finally:
+        _LEFT.reset(before)
 
 
 def filled(document: Any, variables: Mapping[str, Any], where: str = "") -> Any:
@@ -166,8 +198,8 @@ class _Compiled:
     longest: int
     syntax: Syntax
 
-    def refuse_too_much(self, given: Mapping[str, Any], sizes: Sizes) -> None:
-        """Raises ValueError for what would take too long."""
+    def cost(self, given: Mapping[str, Any], sizes: Sizes) -> int:
+        """The work that it may take; raises ValueError for what would take too long."""
         longest = max(sizes.longest, self.longest)
         if longest**self.loops > MAX_ROUNDS:
             raise ValueError(
@@ -175,12 +207,14 @@ class _Compiled:
                 "nest fewer, or ask with exists or all"
             )
         if is_plain(self.syntax) and plain_work(self.syntax, sizes) <= MAX_WORK:
-            return
-        if work(self.syntax, given, sizes) > MAX_WORK:
+            return usual_work(self.syntax, sizes)
+        found = work(self.syntax, given, sizes)
+        if found > MAX_WORK:
             raise ValueError(
                 f"would take too long on this state: it is given {sizes.parts} values and {sizes.characters} "
                 "characters; take less of them, or do less with each"
             )
+        return found
 
     def evaluate(self, given: Mapping[str, Any]) -> Any:
         """Raises ValueError for whatever goes wrong within."""

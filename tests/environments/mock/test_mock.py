@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from inprocess_play import Action, payload, played, playing
 from quintain.artifacts import LocalArtifactStore
+from quintain.contracts.expression_cost import MAX_WORK
+from quintain.environments.inprocess import environment
 from quintain.environments.inprocess.machine import MAX_STATE_BYTES
 from quintain.environments.mock import mock_kind
 from quintain.errors import Owner, SandboxError, SandboxLost, TemplateError
@@ -424,7 +426,9 @@ async def test_what_an_agent_puts_into_the_state_does_not_hold_the_server(expres
             await asyncio.sleep(0)
             assert turns > seen
             assert (outcome.status, outcome.owner) == ("server_error", Owner.ENVIRONMENT)
-            assert "would take too long on this state" in outcome.log or "the pattern has 100000 characters" in outcome.log
+            assert (
+                "would take too long on this state" in outcome.log or "the pattern has 100000 characters" in outcome.log
+            )
         other.cancel()
         assert await shop.text("count") == before == "490 and 100000"
 
@@ -434,3 +438,56 @@ async def test_a_bomb_is_refused_before_an_episode_begins(tmp_path: Path) -> Non
     with pytest.raises(TemplateError, match=r"rules\[2\].then.result: .*26 macros work upon each other"):
         async with playing(mock_kind, BOMBS.replace("EXPRESSION", bomb), tmp_path):
             pass
+
+
+MANY = """
+kind: mock
+state: {l: [], n: 0}
+tools:
+  - name: fill
+    input_schema:
+      type: object
+      properties: {l: {type: array, items: {type: string, pattern: "^[a-z0-9]{1,9}$"}}, n: {type: integer}}
+  - {name: ask, otherwise: {result: none}}
+rules:
+  - {tool: fill, when: {arguments: {l: {absent: false}}}, then: {result: filled, set: {l: "${arguments.l}"}}}
+  - {tool: fill, then: {result: filled, set: {n: "${arguments.n}"}}}
+"""
+
+
+@pytest.mark.parametrize(("rules", "status"), [(20, "ok"), (60, "server_error")])
+async def test_many_expressions_that_take_long_together_leave_others_their_turn(
+    rules: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "MAX_TOGETHER", 2 * MAX_WORK)
+    asked = "".join(
+        f'  - {{tool: ask, when: {{where: "state.l.exists(a, a == \'x{n}\')"}}, then: {{result: "{n}"}}}}\n'
+        for n in range(rules)
+    )
+    async with playing(mock_kind, MANY + asked, tmp_path) as shop:
+        assert await shop.text("fill", l=[f"e{n}" for n in range(400)]) == "filled"
+        turns = 0
+
+        async def meanwhile() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.001)
+
+        other = asyncio.create_task(meanwhile())
+        await asyncio.sleep(0)
+        seen = turns
+        outcome = await shop.call("ask")
+        assert turns > seen
+        other.cancel()
+        assert outcome.status == status
+        assert status == "ok" or "would take too long together" in outcome.log
+        assert (await shop.state())["_episode"]["calls"]["ask"] == 1
+
+
+async def test_many_arguments_that_are_matched_with_patterns_leave_others_their_turn(tmp_path: Path) -> None:
+    async with playing(mock_kind, MANY, tmp_path) as shop:
+        outcome = await shop.call("fill", l=["a"] * 12_000)
+        assert (outcome.status, outcome.owner) == ("server_error", Owner.ENVIRONMENT)
+        assert await shop.text("fill", n=3) == "filled"
+        assert (await shop.call("fill", l=["A"])).status == "invalid_args"

@@ -8,9 +8,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from quintain.contracts.expression_cost import MAX_WORK
+from quintain.contracts.expressions import TooLongTogether, spending
 from quintain.contracts.tools import Tool
 from quintain.contracts.untrusted import whole_text
 from quintain.environments.base import MAX_RESULT_BYTES, OWNERS, Hibernation, ToolOutcome, ToolStatus
@@ -22,6 +25,10 @@ from quintain.sandboxes.base import StateFile
 JsonObject = dict[str, Any]
 
 START_KIND: Final = "in_process"
+
+MAX_TOGETHER: Final = 20 * MAX_WORK
+"""Most work of all expressions and patterns of a call together: about a second. What would take more than one of them
+may is done in a thread, where others have their turn between one expression and the next."""
 
 _MAX_ERROR: Final = 64 * 1024
 
@@ -125,17 +132,20 @@ class InProcessEnvironment:
             return failure(
                 ToolStatus.TOOL_NOT_FOUND, f"no tool is called {name[:200]!r}; list the tools to see which are"
             )
-        if problem := check.problem(arguments):
-            return failure(ToolStatus.INVALID_ARGS, f"arguments of {name} were refused: {problem}")
-        return await self._acted(before, Call(name, check.typed(arguments), before.seconds, self._seed), timeout_s)
+        return await self._acted(before, check, Call(name, arguments, before.seconds, self._seed), timeout_s)
 
-    async def _acted(self, before: State, call: Call, timeout_s: float) -> ToolOutcome:
+    async def _acted(self, before: State, check: ArgumentCheck, call: Call, timeout_s: float) -> ToolOutcome:
         try:
-            turn = self._machine.act(before, call)
+            try:
+                turn = self._turn(before, check, call, MAX_WORK)
+            except TooLongTogether:  # a turn changes nothing, so it can be begun anew
+                turn = await asyncio.to_thread(self._turn, before, check, call, MAX_TOGETHER)
         except ExpressionError as error:
             self._state = counted(before, call, False)
             log = f"{call.name}: {whole_text(str(error))}\n"
             return failure(ToolStatus.SERVER_ERROR, f"{call.name} failed inside the environment", log=log)
+        if isinstance(turn, str):
+            return failure(ToolStatus.INVALID_ARGS, turn)
         latency_s = turn.latency_ms / 1000
         if latency_s:
             await asyncio.sleep(min(latency_s, timeout_s))
@@ -145,6 +155,13 @@ class InProcessEnvironment:
             return failure(ToolStatus.TIMEOUT, error_text)
         self._state = counted(turn.state, call, turn.status is ToolStatus.OK)
         return _outcome(call.name, turn)
+
+    def _turn(self, before: State, check: ArgumentCheck, call: Call, work: int) -> Turn | str:
+        """What a call comes to, or why its arguments are refused, if its expressions take no more work than that."""
+        with spending(work):
+            if problem := check.problem(call.arguments):
+                return f"arguments of {call.name} were refused: {problem}"
+            return self._machine.act(before, replace(call, arguments=check.typed(call.arguments)))
 
 
 def _outcome(name: str, turn: Turn) -> ToolOutcome:
