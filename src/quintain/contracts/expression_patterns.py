@@ -4,6 +4,7 @@
 """
 
 import re
+from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -29,14 +30,16 @@ _COUNT: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 _WIDE: Final = re.compile(r"\\[wWdDsSpPbB]")
 
 
+@lru_cache(maxsize=1024)
 def repeats_in(pattern: str) -> int:
     """The product of all counts in a pattern."""
     return prod(max(int(low), int(high or low), 1) for low, high in _COUNT.findall(pattern[: MAX_PATTERN + 1]))
 
 
+@lru_cache(maxsize=1024)
 def wide_classes_in(pattern: str) -> int:
-    """How many wide classes are written in a pattern."""
-    return len(_WIDE.findall(pattern))
+    """How many wide classes are written in a pattern, as far as it may go."""
+    return len(_WIDE.findall(pattern[: MAX_PATTERN + 1]))
 
 
 def pattern_bounds_problem(pattern: str) -> str | None:
