@@ -59,11 +59,18 @@ def verify_more_guests(initial_state, final_state, variables):
     )
 
 
+def refuses(text):
+    """Whether somebody says no, in any of the words for it."""
+    text = text.lower().replace("’", "'")
+    words = "no|not|cannot|never|nothing|unable|impossible|sorry|afraid|unfortunately|only|refuse|decline|against"
+    return re.search(rf"\b({words})\b|n't\b", text) is not None
+
+
 def verify_half_back(initial_state, final_state, variables):
     v = variables
     back = [{"booking": "B105", "euros": v["back"]}] if v["back"] else []
     said = answers(final_state)
-    right = len(said) == 3 and tells(said[1], {v["back"]}, v["asked"]) and said[2] != ""
+    right = len(said) == 3 and tells(said[1], {v["back"]}, v["asked"]) and refuses(said[2])
     return verdict(right and booked(initial_state, final_state, [], cancelled=["B105"], refunds=back))
 
 
