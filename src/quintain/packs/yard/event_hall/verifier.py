@@ -61,7 +61,7 @@ def verify_more_guests(initial_state, final_state, variables):
 
 def refuses(text):
     """Whether somebody says no, in any of the words for it."""
-    text = text.lower().replace("’", "'")
+    text = text.lower().replace("\u2019", "'")
     words = "no|not|cannot|never|nothing|unable|impossible|sorry|afraid|unfortunately|only|refuse|decline|against"
     return re.search(rf"\b({words})\b|n't\b", text) is not None
 
