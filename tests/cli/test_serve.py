@@ -243,6 +243,8 @@ def test_idle_episodes_are_ended_when_there_are_too_many(tmp_path: Path) -> None
 
 def test_the_server_starts_without_what_it_does_not_need() -> None:
     heavy = ["openenv", "mcp", "sqlalchemy", "alembic", "fastapi", "gradio", "pandas", "torch", "huggingface_hub"]
-    code = f"import sys, quintain.cli.main, quintain.cli.serve; print([name for name in {heavy} if name in sys.modules])"
+    code = (
+        f"import sys, quintain.cli.main, quintain.cli.serve; print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

@@ -45,8 +45,8 @@ async def hold_the_same(rooms: Rooms, one: Sequence[StateFile], other: Sequence[
 
 
 async def facts_agree(rooms: Rooms, one: Sequence[StateFile], other: Sequence[StateFile]) -> bool:
-    """Whether two states hold the same but for how many calls it took: what a state file's own part counts,
-    and a conversation's turns hold.
+    """Whether two states hold the same in the end. Left aside is how many calls it took, which a state file's own part
+    counts, and how a conversation went, but for its length.
 
     Raises:
         VerifierError: one of them is no database, or a damaged one.
@@ -61,15 +61,17 @@ def _facts(file: StateFile) -> Any:
     state = json.loads(file.path.read_bytes())
     own = state.pop(OWN, None) if isinstance(state, dict) else None
     if isinstance(state, dict) and isinstance(turns := state.get("turns"), list):
-        state["turns"] = [_turn(one) for one in turns]
+        state["turns"] = len(turns)
     return state, own.get("at") if isinstance(own, dict) else None
 
 
-def _turn(turn: Any) -> Any:
-    """A conversation's turn without the calls that were made in it."""
-    if isinstance(turn, dict) and set(turn) == {"calls", "answer", "state"}:
-        return {"answer": turn["answer"], "state": turn["state"]}
-    return turn
+def said(files: Sequence[StateFile]) -> list[Any]:
+    """What an agent said in the turns of a conversation; empty where a state holds none."""
+    if not files or files[0].name != STATE:
+        return []
+    state = json.loads(files[0].path.read_bytes())
+    turns = state.get("turns") if isinstance(state, dict) else None
+    return [turn.get("answer") for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
 
 
 async def difference(rooms: Rooms, one: Sequence[StateFile], other: Sequence[StateFile]) -> list[str] | None:

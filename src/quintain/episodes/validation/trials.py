@@ -8,7 +8,7 @@ from quintain.episodes.validation.base import Finding, TrialsResult
 from quintain.episodes.validation.plays import Tried, actions_of, attempt, obstacle_of, trouble_of
 from quintain.episodes.validation.seeds import SeedProof, Solved
 from quintain.episodes.validation.spoiling import MAX_STEPS, call_name, idle_at, listed, spoilt
-from quintain.episodes.validation.states import facts_agree, hold_the_same
+from quintain.episodes.validation.states import facts_agree, hold_the_same, said
 from quintain.errors import Owner, QuintainError
 from quintain.tasks.quarantine import Reason
 
@@ -107,12 +107,14 @@ class Trials:
     async def _ends_alike(self, proof: SeedProof, known: Solved, tried: Tried) -> bool:
         """Whether it leaves and answers what the solution does.
 
-        What it answers is left aside where the solution changes the state: then its task may ask for no answer.
+        What it answers, or says to a counterpart, is left aside where the solution changes the state: then its task
+        may ask for no answer.
         """
         rooms = proof.bench.rooms
         if not await facts_agree(rooms, known.play.final, tried.final):
             return False
-        if (tried.final_answer or "") == (known.play.final_answer or ""):
+        same_words = said(known.play.final) == said(tried.final)
+        if same_words and (tried.final_answer or "") == (known.play.final_answer or ""):
             return True
         if proof.bench.seed not in self._changes:
             same = await hold_the_same(rooms, known.play.initial, known.play.final)

@@ -1,4 +1,4 @@
-"""What must stand in the books in the end. The words of new entries are free."""
+"""What must stand in the books in the end. Tasks say what the texts of new entries are; those of reversals are free."""
 
 import re
 
@@ -8,7 +8,8 @@ def verdict(right):
 
 
 def line(one):
-    return (one["day"], one["debit"], one["credit"], one["cents"], one["reverses"])
+    text = "" if one["reverses"] else one["text"]
+    return (one["day"], one["debit"], one["credit"], one["cents"], one["reverses"], text)
 
 
 def stands(initial, final, new, closed=()):
@@ -22,7 +23,7 @@ def stands(initial, final, new, closed=()):
 def back(initial, number, day):
     """The entry that reverses another."""
     one = initial["entries"][number]
-    return (day, one["credit"], one["debit"], one["cents"], number)
+    return (day, one["credit"], one["debit"], one["cents"], number, "")
 
 
 def sums(answer):
@@ -36,9 +37,8 @@ def sums(answer):
 
 def verify_posted(initial_state, final_state, variables):
     v = variables
-    return verdict(
-        stands(initial_state, final_state, [(v["day"], "1000", v["account"], v["euros"] * 100 + v["rest"], "")])
-    )
+    cents = v["euros"] * 100 + v["rest"]
+    return verdict(stands(initial_state, final_state, [(v["day"], "1000", v["account"], cents, "", "received")]))
 
 
 def verify_cash(initial_state, final_state, final_answer, variables):
@@ -49,15 +49,16 @@ def verify_cash(initial_state, final_state, final_answer, variables):
 
 def verify_corrected(initial_state, final_state, variables):
     entry = f"E{variables['place'] + 1}"
-    new = [back(initial_state, entry, "2026-02-10"), ("2026-02-10", "6200", "1000", variables["cents"], "")]
+    again = ("2026-02-10", "6200", "1000", variables["cents"], "", variables["what"])
+    new = [back(initial_state, entry, "2026-02-10"), again]
     return verdict(stands(initial_state, final_state, new))
 
 
 def verify_reconciled(initial_state, final_state, variables):
     """What was missing, on the bank's day; what was wrong or double reversed, on the day of the entry."""
     v = variables
-    rent = ("2026-01-05", "6000", "1000", v["rent"], "")
-    charge = ("2026-01-30", "6300", "1000", v["charge"], "")
+    rent = ("2026-01-05", "6000", "1000", v["rent"], "", "rent")
+    charge = ("2026-01-30", "6300", "1000", v["charge"], "", "charges")
     new = [back(initial_state, "E2", "2026-01-05"), rent, charge]
     either = [[*new, back(initial_state, twice, "2026-01-12")] for twice in ("E3", "E5")]
     return verdict(any(stands(initial_state, final_state, wanted, ["2026-01"]) for wanted in either))
@@ -69,6 +70,6 @@ def verify_shared(initial_state, final_state, variables):
     accounts = {"house": "6100", "boats": "6110", "youth": "6120"}
     shares = {name: v["bill"] * count // sum(v["members"].values()) for name, count in groups}
     shares[max(v["members"], key=v["members"].get)] += v["bill"] - sum(shares.values())
-    new = [(day, accounts[name], "2000", cents, "") for name, cents in shares.items()]
-    new += [back(initial_state, "E4", day), (day, "2000", "1000", v["bill"], "")]
+    new = [(day, accounts[name], "2000", cents, "", "insurance") for name, cents in shares.items()]
+    new += [back(initial_state, "E4", day), (day, "2000", "1000", v["bill"], "", "insurance")]
     return verdict(stands(initial_state, final_state, new))

@@ -19,6 +19,11 @@ def tells(answer, right, asked):
     return bool(found) and found <= right
 
 
+def rooms(text):
+    """The rooms that a text names."""
+    return {room for room in ("Alcove", "Cellar", "Gallery", "Great room") if room.lower() in (text or "").lower()}
+
+
 def entry(room, day, slot, who, people):
     return {"room": room, "day": day, "slot": slot, "who": who, "people": people}
 
@@ -38,10 +43,8 @@ def verify_booked(initial_state, final_state, variables):
 
 
 def verify_cheapest(initial_state, final_state, final_answer, variables):
-    said = (final_answer or "").lower()
-    named = [room for room in ("Alcove", "Cellar", "Gallery", "Great room") if room.lower() in said]
     told = tells(final_answer, {variables["rate"]}, variables["asked"])
-    return verdict(named == [variables["room"]] and told and booked(initial_state, final_state, []))
+    return verdict(rooms(final_answer) == {variables["room"]} and told and booked(initial_state, final_state, []))
 
 
 def answers(final):
@@ -50,10 +53,11 @@ def answers(final):
 
 
 def verify_more_guests(initial_state, final_state, variables):
-    """One booking, grown with the number of guests, and its price told at the end."""
+    """One booking, grown with the number of guests; the room is told each time, and the price at the end."""
     v = variables
     said = answers(final_state)
-    right = len(said) == 3 and tells(said[2], {v["rate"]}, v["asked"] + v["grown"])
+    right = len(said) == 3 and (rooms(said[0]), rooms(said[1])) == ({"Cellar"}, {"Gallery"})
+    right = right and tells(said[2], {v["rate"]}, v["asked"] + v["grown"])
     return verdict(
         right and booked(initial_state, final_state, [entry("Gallery", v["day"], v["slot"], v["who"], v["more"])])
     )
@@ -66,18 +70,19 @@ def refuses(text):
     return re.search(rf"\b({words})\b|n't\b", text) is not None
 
 
-def verify_half_back(initial_state, final_state, variables):
+def verify_half_back(initial_state, final_state, final_answer, variables):
     v = variables
     back = [{"booking": "B105", "euros": v["back"]}] if v["back"] else []
     said = answers(final_state)
-    right = len(said) == 3 and tells(said[1], {v["back"]}, v["asked"]) and refuses(said[2])
+    right = len(said) == 3 and tells(said[1], {v["back"]}, v["asked"]) and refuses(said[2] or final_answer or "")
     return verdict(right and booked(initial_state, final_state, [], cancelled=["B105"], refunds=back))
 
 
 def verify_series(initial_state, final_state, variables):
-    """Each date in the smallest room that is free; the guest knows what all of them cost."""
+    """Each date in the smallest room that is free, in order; the guest knows them, and what all of them cost."""
     v = variables
     new = [entry(room, day, "evening", v["who"], v["people"]) for room, day in zip(v["rooms"], v["days"], strict=True)]
     said = answers(final_state)
-    told = len(said) == 2 and tells(said[1], {v["total"]}, v["asked"])
-    return verdict(told and booked(initial_state, final_state, new))
+    told = len(said) == 2 and rooms(said[0]) == set(v["rooms"]) and tells(said[1], {v["total"]}, v["asked"])
+    mine = [one["day"] for one in final_state["bookings"].values() if one["who"] == v["who"]]
+    return verdict(told and mine == v["days"] and booked(initial_state, final_state, new))
