@@ -161,4 +161,7 @@ def test_a_server_that_was_told_of_pools_does_not_start_without_them(
     assert "no task registry" in refused("serve", "--port", "0", QUINTAIN_REGISTRY=absent)
     data = {"XDG_DATA_HOME": str(tmp_path / "data")}
     assert "no task registry" in refused("serve", "--port", "0", QUINTAIN_TOKEN_POOLS="dev", **data)
-    assert "no task registry" in refused("serve", "--port", "0", QUINTAIN_TOKENS="/tokens.json", **data)
+    file = tmp_path / "tokens.json"
+    holder = {"name": "nightly", "token": "nightly-0123456789", "pools": ["dev"]}
+    file.write_text(json.dumps({"schema_version": 1, "tokens": [holder]}))
+    assert "no task registry" in refused("serve", "--port", "0", QUINTAIN_TOKENS=str(file), **data)

@@ -17,9 +17,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from quintain.errors import SettingsError
-from quintain.server.app import refuse_open_address
+from quintain.server.app import is_loopback, refuse_open_address
 from quintain.server.settings import Settings
-from quintain.server.app import is_loopback
 
 ROOT = Path(__file__).parents[2]
 
