@@ -131,6 +131,14 @@ async def test_what_was_ingested_before_it_was_noted_is_known_while_the_ingest_p
             assert list(directory.spool.glob("*/*.seg")) == []
 
 
+def test_an_ingest_process_may_have_begun_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
+        (tmp_path / name).touch()
+    with RunDirectory.open(tmp_path, plan()) as directory:
+        assert directory.plan == plan()
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(UsageError, match="and no run"), RunDirectory.open(tmp_path, plan()):

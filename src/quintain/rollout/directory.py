@@ -159,7 +159,8 @@ class RunDirectory:
 
 def _refuse_what_is_no_run(root: Path) -> None:
     names = {path.name for path in root.iterdir()}
-    if names and not names & {"plan.json", "run.lock"}:
+    others = {name for name in names if name not in ("spool", "store") and not name.startswith("ledger.db")}
+    if others and not names & {"plan.json", "run.lock"}:  # an ingest process may have begun before the run
         raise UsageError(f"there is something in {root}, and no run; name a directory that is new, empty or a run's")
 
 
