@@ -1,5 +1,7 @@
 """`quintain`: the commands, each imported when it is asked for, and how errors end them."""
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +57,8 @@ class _Commands(TyperGroup):
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = _COMMANDS[cmd_name].partition(":")
-        found = getattr(import_module(f"quintain.cli.{module}"), attribute)
+        with _ending_at_once():
+            found = getattr(import_module(f"quintain.cli.{module}"), attribute)
         if not isinstance(found, typer.Typer):
             made = typer.Typer(add_completion=False)
             made.command(cmd_name)(found)
@@ -124,6 +127,24 @@ def _misuse(error: Any) -> str:
     if not said or context is None:
         return said
     return f"{said[:1].lower()}{said[1:]}; see `{context.command_path} --help`"
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """While modules are imported Ctrl-C ends the process itself: an exception can be lost in what imports call back."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(*_: object) -> None:
+    os.write(2, f"{_INTERRUPTED}\n".encode())
+    os._exit(INTERRUPTED)
 
 
 @contextmanager
