@@ -10,6 +10,7 @@ the wire. Limits are not identity, and neither is the class's name.
 import math
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
@@ -182,15 +183,7 @@ class EnvironmentEpisode(_Contract):
     def environment_class_id(self) -> str:
         """Id of the environment class: everything that a warm instance must already be."""
         spec = self.spec
-        return digest_of(
-            {
-                "base_image": spec.base_image,
-                "dependency_lock": spec.dependency_lock,
-                "runtime": spec.runtime,
-                "policy": spec.policy_digest,
-                "tool_contract": spec.tool_contract.model_dump(by_alias=True),
-            }
-        )
+        return _class_id(spec.base_image, spec.dependency_lock, spec.runtime, spec.policy_digest, spec.tool_contract)
 
     @property
     def episode_id(self) -> str:
@@ -206,6 +199,19 @@ class EnvironmentEpisode(_Contract):
         if spec.fault_policy is not None:
             parts["faults"] = spec.fault_policy
         return digest_of(parts)
+
+
+@lru_cache(maxsize=1024)
+def _class_id(base_image: str, dependency_lock: str, runtime: str, policy: str, tool_contract: ToolContract) -> str:
+    return digest_of(
+        {
+            "base_image": base_image,
+            "dependency_lock": dependency_lock,
+            "runtime": runtime,
+            "policy": policy,
+            "tool_contract": tool_contract.model_dump(by_alias=True),
+        }
+    )
 
 
 def _explain(item: Any) -> str:

@@ -107,7 +107,7 @@ class Expression:
                         "state; ask fewer expressions of it, or keep less in it"
                     )
             found = compiled.evaluate(given)
-            checked({"its value": found}, 1)
+            checked(found, 2)
         except ValueError as error:
             raise self._error(str(error)) from error
         return ordered(found)

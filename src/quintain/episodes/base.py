@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -106,13 +107,13 @@ class ResolvedTask:
     variables: JsonObject | None = None
     """What the seed drew for the task."""
 
-    @property
+    @cached_property
     def task_digest(self) -> str:
         """Digest of what the episode is about: the payload and the task set in it."""
         told = {"payload": self.payload_digest, "task": self.task, "task_idx": self.task_idx}
         return digest_of(told if self.start is None else told | {"start": self.start})
 
-    @property
+    @cached_property
     def verifier_digest(self) -> str:
         """Digest of the task's verifiers of all modes; of an empty bundle where it has none."""
         return digest_of(verifier_bundle(self.verifiers.values()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +31,8 @@ from quintain.tasks.packs.reading import ENVIRONMENT, PackEnvironment, read_pack
 
 LAYOUT: Final = "quintain-pack/1"
 _MAX_TOLD: Final = 50
+_KEPT: Final = 64
+"""Tasks kept as seeds have them: attempts at one task with one seed come close together."""
 
 ALL_TESTS_PASS: Final = """def verify_tests(tests):
     print(tests.pop("output"))
@@ -54,6 +56,7 @@ class PackSource:
             "files": files.digests,
         }
         self._payload_digests: dict[str, str] = {}
+        self._seeded = lru_cache(maxsize=_KEPT)(self._as_seeded)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -139,19 +142,7 @@ class PackSource:
         if task_idx is None:
             return TaskRef(scenario=found.name, kind=found.about.kind)
         self._refuse(found, task_idx)
-        template, where = found.tasks[task_idx], found.place(task_idx)
-        drawn = self._drawn(found, task_idx, seed)
-        return TaskRef(
-            scenario=found.name,
-            task_idx=task_idx,
-            text=_filled_text(template.text, drawn, f"{where}.text"),
-            verifiers=("code",),
-            kind=found.about.kind,
-            start=None if template.start is None else filled(template.start, drawn, f"{where}.start"),
-            variables=drawn or None,
-            difficulty=template.difficulty,
-            tags=tuple(template.tags),
-        )
+        return self._seeded(found.name, task_idx, seed)
 
     def template(self, name: str, task_idx: int) -> JsonObject:
         """What a task is for any seed: its entry in tasks.yaml but for bounds and verifier, which have digests."""
@@ -236,6 +227,22 @@ class PackSource:
         if isinstance(task_idx, bool) or not 0 <= task_idx < count:
             has = f"has tasks 0 to {count - 1}; give one of them" if count else "has no tasks; reset without one"
             raise UnknownTaskError(f"no task {task_idx} in {found.name}, which {has}")
+
+    def _as_seeded(self, name: str, task_idx: int, seed: int) -> TaskRef:
+        found = self._environments[name]
+        template, where = found.tasks[task_idx], found.place(task_idx)
+        drawn = self._drawn(found, task_idx, seed)
+        return TaskRef(
+            scenario=found.name,
+            task_idx=task_idx,
+            text=_filled_text(template.text, drawn, f"{where}.text"),
+            verifiers=("code",),
+            kind=found.about.kind,
+            start=None if template.start is None else filled(template.start, drawn, f"{where}.start"),
+            variables=drawn or None,
+            difficulty=template.difficulty,
+            tags=tuple(template.tags),
+        )
 
     def _drawn(self, found: PackEnvironment, task_idx: int, seed: int) -> dict[str, Any]:
         task = found.tasks[task_idx]
