@@ -291,6 +291,7 @@ def test_what_is_brought_back(seed: int, tmp_path: Path) -> None:
         file(name, b"\x00"),
         file(name, b"\xff"),
         file(name, INITIALS),
+        swapped(name, f"def {above}(", f"{INITIALS.rstrip()}\n\ndef {above}("),
         folder("other"),
     ):
         assert field.verdict(wrong) == "others"

@@ -1,6 +1,5 @@
 """What must be true in the end, or must have been told. Files beside git's own must be as they were."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -50,31 +49,19 @@ def verify_named(initial_dir, final_dir, final_answer, variables):
     return verdict(bool(right) and files(initial_dir) == files(final_dir))
 
 
-def parts(folder, name):
-    """What a module holds at its top level; None where it is no Python."""
-    try:
-        return ast.parse(content(Path(folder, name)) or b"").body
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
+INITIALS = b'''def initials(name):
+    """First letters of a name."""
+    return "".join(part[0].upper() for part in name.split())
 
 
-def put_back(first, last, above):
-    """Whether a module is what it was, with `initials` right above another function."""
-    places = [place for place, one in enumerate(last or []) if getattr(one, "name", "") == "initials"]
-    if len(places) != 1 or getattr(last[-1], "name", "") == "initials":
-        return False
-    rest = last[: places[0]] + last[places[0] + 1 :]
-    same = list(map(ast.dump, rest)) == list(map(ast.dump, first))
-    return same and getattr(last[places[0] + 1], "name", "") == above
+'''
 
 
 def verify_brought_back(initial_dir, final_dir, tests, variables):
-    """It works as it did and stands where it should; the rest of its module, and all other files, are as they were."""
-    name = "tide/names.py"
-    try:
-        right = put_back(parts(initial_dir, name), parts(final_dir, name), variables["above"])
-    except RecursionError:
-        right = False
+    """It stands where it should as it was; the rest of its module, and all other files, are as they were."""
+    name, above = "tide/names.py", f"def {variables['above']}(".encode()
+    wanted = content(Path(initial_dir, name)).replace(above, INITIALS + above)
+    right = content(Path(final_dir, name)) == wanted
     return verdict(tests["complete"] and right and kept(initial_dir, final_dir, name))
 
 
