@@ -19,6 +19,7 @@ from quintain.sandboxes.base import SandboxClass, StateFile
 from quintain.sandboxes.conformance import Bench
 from quintain.sandboxes.conformance.bench import value_of
 from quintain.sandboxes.fork import ForkProvider
+from quintain.sandboxes.runtime import choose_interpreter, ensure_runtime
 
 pytestmark = pytest.mark.xdist_group("conformance")
 KIND = Path(__file__).parents[1] / "kinds" / "made_to_order"
@@ -98,6 +99,22 @@ async def test_a_retired_template_serves_its_living_episodes_and_then_ends(
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.parametrize("after_s", [0.01, 0.03, 0.1])
+async def test_closed_while_a_zygote_starts_nothing_is_left(
+    after_s: float, runtime_cache: Path, ordered: SandboxClass
+) -> None:
+    interpreter = choose_interpreter()
+    ensure_runtime(ordered.lock, runtime_cache, interpreter)
+    before = processes_below(os.getpid())
+    provider = ForkProvider(runtime_cache, interpreter)
+    slow = replace(ordered, preload=("unittest.mock", "email.message", "http.client"))
+    starting = asyncio.create_task(provider.zygote(slow))
+    await asyncio.sleep(after_s)
+    starting.cancel()
+    await provider.close()
+    assert processes_below(os.getpid()) <= before
+
+
 async def test_a_killed_zygote_is_started_again(provider: ForkProvider, tmp_path: Path) -> None:
     bench = Bench(provider, tmp_path)
     async with bench.sandbox() as sandbox:
@@ -130,6 +147,7 @@ import asyncio, json, sys
 from pathlib import Path
 from quintain.sandboxes.conformance import Bench
 from quintain.sandboxes.fork import ForkProvider
+from quintain.sandboxes.runtime import choose_interpreter, ensure_runtime
 
 async def main():
     provider = ForkProvider(Path(sys.argv[1]))

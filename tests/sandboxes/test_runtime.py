@@ -41,6 +41,19 @@ def test_a_shim_that_does_not_run_is_not_an_interpreter(tmp_path: Path) -> None:
         choose_interpreter(str(shim))
 
 
+def test_a_shim_is_not_asked_where_there_is_a_program_of_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version manager's shim takes a while, if only to say that its version is not in use."""
+    newest = find_interpreters()[0]
+    shim = tmp_path / f"python{newest.version[0]}.{newest.version[1]}"
+    shim.write_text(f"#!/bin/sh\ntouch '{tmp_path}/asked'\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{newest.prefix}/bin:{os.environ['PATH']}")
+    assert choose_interpreter().version == newest.version
+    assert not (tmp_path / "asked").exists()
+
+
 def test_a_setting_names_the_interpreter() -> None:
     assert choose_interpreter(sys.executable).version == tuple(sys.version_info[:3])
 

@@ -72,7 +72,7 @@ class PackApp:
 async def _opened(stack: AsyncExitStack, settings: Settings) -> Starlette:
     source = options.without_quarantined(settings, stack.enter_context(options.open_source(settings)))
     registry = options.registry_in_force(settings)
-    assembly = replace(options.assembly(settings), ledger=settings.ledger)
+    assembly = replace(options.assembly(settings), ledger=settings.ledger, ahead=True)
     rooms = await stack.enter_async_context(open_rooms(source, assembly))
     recording = await stack.enter_async_context(open_recording(settings, rooms.run))
     options.tell_shortfall(rooms)

@@ -95,7 +95,7 @@ async def _serve(settings: Settings, sock: socket.socket, as_json: bool) -> None
         source = options.without_quarantined(settings, everything)
         registry = options.registry_in_force(settings)
         async with (
-            open_rooms(source, replace(options.assembly(settings), ledger=settings.ledger)) as rooms,
+            open_rooms(source, replace(options.assembly(settings), ledger=settings.ledger, ahead=True)) as rooms,
             open_recording(settings, rooms.run) as recording,
         ):
             if settings.keep_states:

@@ -69,6 +69,8 @@ class Assembly:
     """The judge of sql and hybrid verification where an episode brings none."""
     scratch: Path | None = None
     """Where this run's scratch directory is made; None: in the system's temporary directory."""
+    ahead: bool = False
+    """Whether sandboxes of databases are made ready before the first episode asks for one, if there are any."""
 
 
 @asynccontextmanager
@@ -111,7 +113,8 @@ async def _open_rooms(
     judge = Judge(JudgmentCache(assembly.cache / "judgments"))
     starting: set[asyncio.Task[Any]] = set()
     try:
-        for one in (sandbox_class, verifiers):
+        databases = assembly.ahead and any(one.kind == DATABASE for one in source.scenarios())
+        for one in (verifiers, sandbox_class) if databases else (verifiers,):
             await asyncio.to_thread(ensure_runtime, one.lock, runtimes, interpreter)
             starting.add(asyncio.create_task(provider.zygote(one)))  # behind: the first episode waits for it
         store = LocalArtifactStore(assembly.cache / "artifacts")
@@ -139,6 +142,8 @@ async def _open_rooms(
             shortfall=_shortfall(reports),
         )
     finally:
+        for task in starting:
+            task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
         await disposal.drain()
         await judge.aclose()

@@ -86,7 +86,7 @@ def choose_interpreter(setting: str | None = None) -> Interpreter:
                 f"QUINTAIN_RUNTIME_PYTHON={setting!r} is not a usable Python {_range()} with sqlite3, ssl and venv"
             )
         return interpreter
-    for candidate in sorted(_candidates(), key=_named_version, reverse=True):
+    for candidate in sorted(_candidates(), key=_rank, reverse=True):
         interpreter = _probe(candidate)  # most names tell the version, so that the first hit is the newest
         if interpreter is not None:
             return interpreter
@@ -183,6 +183,19 @@ def _candidates() -> Iterator[Path]:
         if versions.is_dir():
             yield from sorted(versions.glob("*/bin/python3"), reverse=True)
     yield Path(sys.executable)
+
+
+def _rank(path: Path) -> tuple[tuple[int, ...], bool]:
+    """The newest first; of one version programs before scripts: a version manager's are slow, and may lead nowhere."""
+    return _named_version(path), not _is_script(path)
+
+
+def _is_script(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True
 
 
 def _named_version(path: Path) -> tuple[int, ...]:

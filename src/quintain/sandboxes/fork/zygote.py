@@ -123,6 +123,9 @@ class Zygote:
             raise kind(
                 f"the {self.sandbox_class.name} zygote did not start: {printed or error or 'no answer in time'}"
             ) from error
+        except asyncio.CancelledError:
+            self.close()
+            raise
         self.import_ms = float(answer.get("import_ms", 0.0))
 
     async def fork_template(
