@@ -250,6 +250,30 @@ async def test_tests_that_say_so_import_the_tree(workshop: Any, code: CodeVerifi
     assert (await verdict(workshop, code, tmp_path / "alone", {"sums.py": RIGHT}, alone)).reward_type == "incomplete"
 
 
+COMPILE = f"""
+import py_compile, sys
+open("/tmp/right.py", "w").write({RIGHT!r})
+place = f"__pycache__/sums.{{sys.implementation.cache_tag}}.pyc"
+unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+py_compile.compile("/tmp/right.py", place, invalidation_mode=unchecked)
+"""
+SAYS = "import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', 'import sums; print(sums.total([3]))']))"
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+async def test_what_was_compiled_from_another_source_is_not_run(
+    workshop: Any, code: CodeVerifier, tmp_path: Path, in_process: bool
+) -> None:
+    judged = verifier(files={"test_sums.py": IN_PROCESS if in_process else TESTS}, in_process=in_process)
+    async with workshop.playing({"sums.py": WRONG}, tmp_path) as player:
+        await player.text("python", code=COMPILE)
+        assert "b'3\\n'" in await player.text("python", code=SAYS)  # the agent's Python is deceived
+        initial, final = player.environment.initial, await player.environment.snapshot(tmp_path)
+        found = await code.verify(judged, initial, final, "done", About(variables={"n": 3}))
+    assert (found.certain, found.reward_type) == (True, "incomplete"), found
+    assert f"test_sums.py::{NAMES[2]}" in found.value["tests"]["failed"]
+
+
 async def test_such_things_beside_a_solution_do_not_spoil_it(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
     files = TRICKS["a conftest"] | TRICKS["pytest's settings"] | TRICKS["modules in the place of others"]
     found = await verdict(workshop, code, tmp_path, files | TRICKS["a plugin"] | {"sums.py": RIGHT})

@@ -24,10 +24,15 @@ SECONDS = 20.0
 
 MAX_BYTES = 8 * 2**20
 
+COMPILED = "/tmp/pycache"
+"""Where Python looks for what was compiled, once it imports from the tree: where there is nothing. What lies beside a
+source there need not be what the source says. Not before, since compiling the standard library takes a second."""
+
 _ready = False
 _CHILD = """
 import importlib, json, operator, os, sys
 told, given = int(sys.argv[1]), json.load(sys.stdin)
+sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = sys.argv[2]
 sys.path.append(os.getcwd())
 try:
     if given["code"] is not None:
@@ -91,13 +96,13 @@ def run(*argv: str, stdin: str = "", seconds: float = SECONDS) -> "subprocess.Co
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         words = [sys.executable, *argv[1:]] if argv[0] in ("python", "python3") else list(argv)
-        status = _run(words, stdin.encode(), seconds, out, err)
+        status = _run(words, stdin.encode(), seconds, out, err, PYTHONPYCACHEPREFIX=COMPILED)
         return subprocess.CompletedProcess(argv, status, _read(out), _read(err))
 
 
 def _told(request: dict[str, Any], seconds: float) -> Any:
     with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as printed:
-        command = [sys.executable, "-s", "-P", "-c", _CHILD, str(told.fileno())]
+        command = [sys.executable, "-s", "-P", "-c", _CHILD, str(told.fileno()), COMPILED]
         status = _run(command, json.dumps(request).encode(), seconds, printed, printed, (told.fileno(),))
         print(_read(printed)[-4000:], end="")
         try:
@@ -110,11 +115,17 @@ def _told(request: dict[str, Any], seconds: float) -> Any:
 
 
 def _run(
-    command: list[str], stdin: bytes, seconds: float, out: Any, err: Any, descriptors: tuple[int, ...] = ()
+    command: list[str],
+    stdin: bytes,
+    seconds: float,
+    out: Any,
+    err: Any,
+    descriptors: tuple[int, ...] = (),
+    **variables: str,
 ) -> int:
     if not _ready:
         raise RuntimeError("the tree's code runs in tests, not while files of tests are imported: they are there yet")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | variables
     with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)

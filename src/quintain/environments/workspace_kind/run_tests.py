@@ -37,6 +37,17 @@ class Reporter:
         self.tell(test=report.nodeid, outcome=report.outcome, when=report.when)  # type: ignore[attr-defined]
 
 
+class Sources:
+    """Lets modules be imported from sources alone, from when files of tests are."""
+
+    def __init__(self, outside: ModuleType) -> None:
+        self._outside = outside
+
+    def pytest_collection(self) -> None:
+        """Pytest itself has been imported."""
+        sys.pycache_prefix = self._outside.COMPILED
+
+
 class Remover:
     """Removes the tests' files once they have been imported, before a test runs."""
 
@@ -58,11 +69,12 @@ def main() -> int:
     outside = _outside(tree, tests, in_process)
     import pytest
 
-    plugins: list[object] = [Reporter(descriptor)]
+    plugins: list[object] = [Reporter(descriptor), Sources(outside)]
     own = ["-c", os.devnull, "--rootdir", tests, "--confcutdir", tests, "-p", "no:cacheprovider", "--color=no"]
     os.chdir(tree)
     if in_process:
         sys.path[:] = [*sys.path, tree]
+        os.environ["PYTHONPYCACHEPREFIX"] = outside.COMPILED
         outside._ready = True  # type: ignore[attr-defined]
     else:
         plugins.append(Remover(tests, outside))

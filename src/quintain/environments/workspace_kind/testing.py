@@ -8,6 +8,7 @@ import tempfile
 from typing import Any
 
 from .files import WORKSPACE
+from .outside import COMPILED
 from .processes import Processes
 
 MAX_REPORT_BYTES = 2**20
@@ -27,7 +28,6 @@ def run(
     environment = {
         **environment,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONPYCACHEPREFIX": "/tmp/pycache",
         "PYTHONSAFEPATH": "1",
         "TESTS": folder,
         "VARIABLES": json.dumps(request.get("variables") or {}),
@@ -35,6 +35,7 @@ def run(
     given = next((words[len(start) :] for start in _PYTEST if words[: len(start)] == start), None)
     with tempfile.TemporaryFile(dir=scratch) as reports:
         if given is None:
+            environment["PYTHONPYCACHEPREFIX"] = COMPILED
             argv = ["/usr/bin/bash", "-c", request["command"]]
         else:
             program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_tests.py")
