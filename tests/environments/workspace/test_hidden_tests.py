@@ -257,7 +257,8 @@ place = f"__pycache__/sums.{{sys.implementation.cache_tag}}.pyc"
 unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
 py_compile.compile("/tmp/right.py", place, invalidation_mode=unchecked)
 """
-SAYS = "import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', 'import sums; print(sums.total([3]))']))"
+ASK = "import sums; print(sums.total([3]))"
+SAYS = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', '{ASK}']))"
 
 
 @pytest.mark.parametrize("in_process", [False, True])
