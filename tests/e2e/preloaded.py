@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
+from quintain.tasks.shipped import open_named, shipped_packs
+
 ROOT = Path(__file__).resolve().parents[2]
 _ORDER_BYTES = 2**17
 
@@ -200,6 +202,9 @@ def _serve(module: str, orders: socket.socket) -> None:
     main = loaded.main
     for command in getattr(loaded, "_COMMANDS", {}).values():  # which are otherwise imported when they are asked for
         importlib.import_module(f"{loaded.__package__}.{command.partition(':')[0]}")
+    for pack in shipped_packs():  # expressions are compiled once in a process
+        with open_named(pack):
+            pass
     running: dict[int, int] = {}
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
