@@ -3,14 +3,18 @@
 import asyncio
 import os
 import signal
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from quintain.sandboxes.base import KeepsStandbys, SandboxClass, StateFile, Template
+from quintain.sandboxes import cgroups
+from quintain.sandboxes.base import KeepsStandbys, SandboxClass, SecurityPolicy, StateFile, Template
 from quintain.sandboxes.fork import ForkProvider
 from sandboxes.test_fork_provider import processes_below
 
@@ -58,6 +62,27 @@ async def hot(provider: ForkProvider, ordered: SandboxClass, key: str = "hot", *
     template = await provider.template(ordered, key, payload, warm=True)
     await come_true(lambda: len(standing_by()) == 2)
     return template
+
+
+@pytest.mark.skipif(cgroups.offered().startswith("none"), reason="this host offers this user no control group")
+async def test_closed_while_one_gets_its_control_group_no_group_is_left(
+    runtime_cache: Path, ordered: SandboxClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, make = threading.Event(), cgroups.make_inner
+
+    def slowly(*given: Any) -> Any:
+        made = make(*given)
+        making.set()
+        time.sleep(0.3)
+        return made
+
+    monkeypatch.setattr("quintain.sandboxes.fork.template.make_inner", slowly)
+    provider = ForkProvider(runtime_cache, lull=at_once, group_limits=cgroups.GroupLimits(2**30, 4096))
+    several = replace(ordered, name="several", policy=SecurityPolicy(processes=True))
+    await provider.template(several, "hot", {}, warm=True)
+    await come_true(making.is_set)
+    await provider.close()
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/quintain-{os.getpid()}-*"))
 
 
 async def test_a_claim_of_a_hot_template_takes_a_process_that_stood_by_and_another_follows(

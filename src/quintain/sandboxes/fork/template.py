@@ -171,17 +171,18 @@ class LiveTemplate:
 
     async def _enclosed(self, process: SandboxedProcess, folder: Path | None, limits: SandboxLimits) -> Started:
         """A new process in a control group of its own, where its class may start more and the host offers groups."""
-        group: ControlGroup | None = None
         if self._group is None:
             return Started(process, folder)
         bounds = GroupLimits(limits.memory_bytes + limits.disk_bytes, limits.pids + 1)
         name = f"{process.pid}-{self._forks}"
+        making = asyncio.create_task(asyncio.to_thread(make_inner, self._group, name, bounds))
         try:
-            group = await asyncio.to_thread(make_inner, self._group, name, bounds)
+            group = await asyncio.shield(making)
             if group is not None:
                 await asyncio.to_thread(group.admit, process.pid)
         except BaseException as error:
-            await Started(process, folder, group).end()
+            (made,) = await asyncio.gather(making, return_exceptions=True)  # whoever has stopped waiting for it
+            await Started(process, folder, made if isinstance(made, ControlGroup) else None).end()
             if isinstance(error, OSError):
                 raise SandboxLost(f"a process could not be moved into its control group: {error}") from error
             raise
