@@ -2,8 +2,9 @@
 
 One scenario of each kind, of the shipped packs, in process and with a ledger in memory. A step is the first call of the
 reference solution, again and again; time to first instruction is the lifecycle's, of episodes on a payload that is
-ready, four attempts to each seed. Memory is what is private to the processes of an idle episode, and what this process
-grows by. A workspace's start grows with its tree: it is measured with larger ones too, made here.
+ready, four attempts to each seed. What is verified has not been touched, a workspace with its hidden tests. Memory is
+what is private to the processes of an idle episode, and what this process grows by. A workspace's start grows with its
+tree: it is measured with larger ones too, made here.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from quintain.tasks import shipped_packs
 KINDS = ("mock", "simulator", "database", "python", "workspace")
 ATTEMPTS = 4
 """Attempts at a task with one seed."""
+VERIFIED = 15
+"""Episodes of each kind that are verified."""
 TREES = (100, 1000)
 """Files of the larger trees."""
 
@@ -66,6 +69,16 @@ async def started(rooms: Rooms, scenario: str, seed: int) -> Episode:
     return episode
 
 
+async def verified(rooms: Rooms, scenario: str) -> float:
+    """Milliseconds that the verification of an episode takes."""
+    episode = await started(rooms, scenario, 0)
+    began = time.perf_counter()
+    await episode.verify("code", "")
+    took = (time.perf_counter() - began) * 1e3
+    await episode.finish()
+    return took
+
+
 async def measured_tree(rooms: Rooms, scenario: str, episodes: int) -> Figures:
     """How soon a workspace with a larger tree is ready."""
     ready = []
@@ -94,6 +107,7 @@ async def measured(rooms: Rooms, kind: str, episodes: int, idle: int) -> Figures
             await episode.call(first.name, first.arguments)
             calls_ms.append((time.perf_counter() - began) * 1e3)
         await episode.finish()
+    verifying = [await verified(rooms, scenario) for _ in range(VERIFIED)]
     await rooms.disposal.drain()
     before = await settled(rooms)
     waiting = [await started(rooms, scenario, 0) for _ in range(idle)]
@@ -105,6 +119,7 @@ async def measured(rooms: Rooms, kind: str, episodes: int, idle: int) -> Figures
         f"{kind}: ttfi p95 (ms)": percentile(ready, 0.95),
         f"{kind}: step p50 (ms)": statistics.median(calls_ms),
         f"{kind}: steps a second, one after another": 1e3 / statistics.mean(calls_ms),
+        f"{kind}: verification p50 (ms)": statistics.median(verifying),
         f"{kind}: memory of an idle episode (MiB)": grown / idle,
     }
 
