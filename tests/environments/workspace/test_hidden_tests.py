@@ -261,18 +261,27 @@ ASK = "import sums; print(sums.total([3]))"
 SAYS = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', '{ASK}']))"
 
 
-@pytest.mark.parametrize("in_process", [False, True])
+BY_PROGRAM = """
+import workspace
+def test_total():
+    assert workspace.run("python", "-c", "import sums; print(sums.total([3]))").stdout == "3\\n"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "in_process"), [(TESTS, False), (BY_PROGRAM, False), (IN_PROCESS, True)], ids=["call", "run", "in process"]
+)
 async def test_what_was_compiled_from_another_source_is_not_run(
-    workshop: Any, code: CodeVerifier, tmp_path: Path, in_process: bool
+    workshop: Any, code: CodeVerifier, tmp_path: Path, text: str, in_process: bool
 ) -> None:
-    judged = verifier(files={"test_sums.py": IN_PROCESS if in_process else TESTS}, in_process=in_process)
+    judged = verifier(files={"test_sums.py": text}, in_process=in_process)
     async with workshop.playing({"sums.py": WRONG}, tmp_path) as player:
         await player.text("python", code=COMPILE)
         assert "b'3\\n'" in await player.text("python", code=SAYS)  # the agent's Python is deceived
         initial, final = player.environment.initial, await player.environment.snapshot(tmp_path)
         found = await code.verify(judged, initial, final, "done", About(variables={"n": 3}))
     assert (found.certain, found.reward_type) == (True, "incomplete"), found
-    assert f"test_sums.py::{NAMES[2]}" in found.value["tests"]["failed"]
+    assert found.value["tests"]["failed"]
 
 
 async def test_such_things_beside_a_solution_do_not_spoil_it(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:

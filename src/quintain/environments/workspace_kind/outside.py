@@ -24,30 +24,11 @@ SECONDS = 20.0
 
 MAX_BYTES = 8 * 2**20
 
-COMPILED = "/tmp/pycache"
-"""Where Python looks for what was compiled, once it imports from the tree: where there is nothing. What lies beside a
-source there need not be what the source says. Not before, since compiling the standard library takes a second."""
+COMPILED = ""
+"""Where programs look for what Python compiled; set by whoever imports this."""
 
 _ready = False
-_CHILD = """
-import importlib, json, operator, os, sys
-told, given = int(sys.argv[1]), json.load(sys.stdin)
-sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = sys.argv[2]
-sys.path.append(os.getcwd())
-try:
-    if given["code"] is not None:
-        names = dict(given["named"])
-        exec(compile(given["code"], "<test>", "exec"), names)
-        value = names.get("result")
-    else:
-        module, _, name = given["where"].partition(":")
-        value = operator.attrgetter(name)(importlib.import_module(module))(*given["args"], **given["named"])
-    text = json.dumps({"value": value})
-except BaseException as error:
-    text = json.dumps({"error": type(error).__name__, "message": str(error)})
-with open(told, "w", closefd=False) as file:
-    file.write(text)
-"""
+_CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")
 
 
 class TreeError(Exception):
@@ -102,7 +83,7 @@ def run(*argv: str, stdin: str = "", seconds: float = SECONDS) -> "subprocess.Co
 
 def _told(request: dict[str, Any], seconds: float) -> Any:
     with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as printed:
-        command = [sys.executable, "-s", "-P", "-c", _CHILD, str(told.fileno()), COMPILED]
+        command = [sys.executable, "-s", "-P", _CHILD, str(told.fileno())]
         status = _run(command, json.dumps(request).encode(), seconds, printed, printed, (told.fileno(),))
         print(_read(printed)[-4000:], end="")
         try:

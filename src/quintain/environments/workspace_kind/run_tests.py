@@ -37,17 +37,6 @@ class Reporter:
         self.tell(test=report.nodeid, outcome=report.outcome, when=report.when)  # type: ignore[attr-defined]
 
 
-class Sources:
-    """Lets modules be imported from sources alone, from when files of tests are."""
-
-    def __init__(self, outside: ModuleType) -> None:
-        self._outside = outside
-
-    def pytest_collection(self) -> None:
-        """Pytest itself has been imported."""
-        sys.pycache_prefix = self._outside.COMPILED
-
-
 class Remover:
     """Removes the tests' files once they have been imported, before a test runs."""
 
@@ -66,15 +55,17 @@ def main() -> int:
     descriptor, tree, tests, in_process = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "1"
     os.set_inheritable(descriptor, False)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # what the tree's code knows of this process is its number
-    outside = _outside(tree, tests, in_process)
+    child, outside = _beside("child.py", "child"), _outside(tree, tests, in_process)
+    outside.COMPILED = child.COMPILED  # type: ignore[attr-defined]
     import pytest
 
-    plugins: list[object] = [Reporter(descriptor), Sources(outside)]
+    plugins: list[object] = [Reporter(descriptor)]
     own = ["-c", os.devnull, "--rootdir", tests, "--confcutdir", tests, "-p", "no:cacheprovider", "--color=no"]
     os.chdir(tree)
+    child.only_sources(tree)  # type: ignore[attr-defined]
     if in_process:
         sys.path[:] = [*sys.path, tree]
-        os.environ["PYTHONPYCACHEPREFIX"] = outside.COMPILED
+        os.environ["PYTHONPYCACHEPREFIX"] = child.COMPILED  # type: ignore[attr-defined]
         outside._ready = True  # type: ignore[attr-defined]
     else:
         plugins.append(Remover(tests, outside))
@@ -85,13 +76,8 @@ def main() -> int:
 
 def _outside(tree: str, tests: str, in_process: bool) -> ModuleType:
     """The module `workspace`; what it holds for tests is no longer in the environment of what they start."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "outside.py")
-    spec = importlib.util.spec_from_file_location("workspace", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.TREE = tree
+    module = _beside("outside.py", "workspace")
+    module.TREE = tree  # type: ignore[attr-defined]
     variables = os.environ["VARIABLES"] if in_process else os.environ.pop("VARIABLES")
     module.VARIABLES.update(json.loads(variables))
     if not in_process:
@@ -101,6 +87,17 @@ def _outside(tree: str, tests: str, in_process: bool) -> ModuleType:
             with open(os.path.join(folder, name), "rb") as file:
                 module.FILES[os.path.relpath(file.name, tests)] = file.read()
     sys.modules["workspace"] = module
+    return module
+
+
+def _beside(file: str, name: str) -> ModuleType:
+    """A module of this folder, which is no place of imports here."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -7,8 +7,8 @@ import sys
 import tempfile
 from typing import Any
 
+from .child import COMPILED
 from .files import WORKSPACE
-from .outside import COMPILED
 from .processes import Processes
 
 MAX_REPORT_BYTES = 2**20
