@@ -129,7 +129,7 @@ async def test_a_sound_task_and_the_call_that_it_does_not_need(validated: Valida
     assert (task.noop, task.solution, task.warnings) == ("incomplete", "complete", ())
     assert task.notes == ("call 1 (look) is not needed",)
     assert task.trials is not None
-    assert (task.trials.tried >= 30, task.trials.complete) == (True, 0)
+    assert (task.trials.tried - task.trials.alike, task.trials.complete) == (30, 0)
     assert 0 < task.trials.alike < task.trials.tried
 
 

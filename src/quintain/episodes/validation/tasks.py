@@ -50,7 +50,7 @@ class TaskProof:
         except QuintainError:
             return  # each seed has told it
         for proof, numbers in zip(self._seeds, _shares(self._extent.random, len(self._seeds)), strict=True):
-            await self._trials.try_all(proof, numbers)
+            await self._trials.try_all(proof, numbers, self._extent.random)
 
     async def replay(self) -> None:
         """Play each seed once more, for what it leaves behind."""

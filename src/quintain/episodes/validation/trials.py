@@ -1,6 +1,7 @@
 """A task against attempts that are not its solution: none may be scored complete, unless it ends as that does."""
 
 import time
+from typing import Final
 
 from quintain.contracts.terminal import TerminalReason
 from quintain.episodes.base import Agent
@@ -11,6 +12,9 @@ from quintain.episodes.validation.spoiling import MAX_STEPS, call_name, idle_at,
 from quintain.episodes.validation.states import facts_agree, hold_the_same, said
 from quintain.errors import Owner, QuintainError
 from quintain.tasks.quarantine import Reason
+
+_TURNS: Final = 4
+"""How often as many attempts are made as are wanted, until so many do not end as the solution does."""
 
 
 class Trials:
@@ -47,11 +51,17 @@ class Trials:
         """Calls of the solution without which it is complete too."""
         return list(self._needless)
 
-    async def try_all(self, proof: SeedProof, numbers: range) -> None:
-        """Play attempts with the seed of a proof, whose solution must have been scored complete."""
+    async def try_all(self, proof: SeedProof, numbers: range, step: int) -> None:
+        """Play attempts with the seed of a proof, whose solution must have been scored complete.
+
+        An attempt that ends as the solution does is replaced by one with a number that is so many steps on.
+        """
         began = time.perf_counter()
+        wanted = self._tried - self._alike + len(numbers)
         try:
-            for number in numbers:
+            for number in (number + step * turn for turn in range(_TURNS) for number in numbers):
+                if self._tried - self._alike >= wanted:
+                    break
                 await self._try(proof, number)
         except (QuintainError, OSError) as error:
             self.obstacle = self.obstacle or str(error)
