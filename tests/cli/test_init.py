@@ -47,6 +47,23 @@ def test_packs_of_every_kind_are_accepted_at_once(
         assert len(scenario["tasks"]) == 2
 
 
+def test_what_is_wrong_with_hidden_tests_is_told(quintain: Command, tmp_path: Path) -> None:
+    assert quintain("init", "workspace", "desk", "--into", str(tmp_path)).returncode == 0
+    tests = tmp_path / "desk/desk/tests"
+    (file,) = tests.glob("test_*.py")
+    file.write_text(f"import no_such_module\n{file.read_text()}")
+    done = quintain("validate", str(tmp_path / "desk"), "--task", "0", "--repeats", "1", "--json")
+    assert done.returncode == 1, done.stderr
+    (finding,) = json.loads(done.stdout)["scenarios"][0]["tasks"][0]["findings"]
+    assert finding["reason"] == "solution_not_complete"
+    assert finding["detail"].endswith("hidden tests: ModuleNotFoundError: No module named 'no_such_module'")
+    (tests / "__init__.py").touch()
+    done = quintain("validate", str(tmp_path / "desk"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "desk/tasks.yaml" in done.stderr
+    assert "take each __init__.py away" in done.stderr
+
+
 def test_a_pack_and_a_scenario_of_it_are_named_side_by_side(quintain: Command) -> None:
     assert quintain("init", "mock", "desk").returncode == 0
     done = quintain("validate", "./desk", "Desk", "--task", "1", "--seeds", "3", "--random", "4", "--repeats", "1")

@@ -329,6 +329,8 @@ def test_who_set_it(tmp_path: Path) -> None:
     for answer in (
         f"Bo Ferrin, Cai Holm or Ree Alders, {commit}",
         f"{who} {commit} {'0' * 40}",
+        f"Not {who}, but {commit}",
+        f"Bo or Cai or {who}, {commit}" if who.startswith("Ree") else f"Ree or {who}, {commit}",
         who,
         "a" * 100_000,
         "",

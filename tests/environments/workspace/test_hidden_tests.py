@@ -201,6 +201,53 @@ def test_seen():
     assert found.reward_type == "complete", found.log
 
 
+PLANTED = """
+import os
+os.makedirs("/data/tests", exist_ok=True)
+with open("/data/tests/csv.py", "w") as file:
+    file.write("import _pytest.python\\n_pytest.python.Function.runtest = lambda self: None\\n")
+def total(numbers):
+    return 0
+"""
+LAZY = """
+import workspace
+def test_first():
+    workspace.call("sums:total", [3])
+    import csv
+def test_total():
+    assert workspace.call("sums:total", [3]) == 3
+"""
+TOLD = """
+import os, re
+def total(numbers):
+    return int(re.search(r"-(\\d+)\\]", os.environ["PYTEST_CURRENT_TEST"])[1])
+"""
+WITH_RESULTS = """
+import pytest, workspace
+@pytest.mark.parametrize("numbers, expected", [("ab", 6), ("c", 10)])
+def test_total(numbers, expected):
+    assert workspace.call("sums:total", numbers) == expected
+"""
+CONFTEST = "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n"
+
+
+@pytest.mark.parametrize(
+    ("tree", "tests"),
+    [
+        ({"sums.py": PLANTED}, {"files": {"test_lazy.py": LAZY}}),
+        ({"sums.py": TOLD}, {"files": {"test_told.py": WITH_RESULTS}}),
+        ({"tests/conftest.py": CONFTEST}, {"command": "python -m pytest -q tests"}),
+        ({"conftest.py": CONFTEST}, {"command": "python -m pytest -q ."}),
+    ],
+    ids=["planted modules", "the test's name", "a folder named", "the tree named"],
+)
+async def test_neither_what_it_plants_nor_what_it_is_told_helps_the_tree(
+    workshop: Any, code: CodeVerifier, tmp_path: Path, tree: dict[str, str], tests: dict[str, Any]
+) -> None:
+    found = await verdict(workshop, code, tmp_path, tree, verifier(**tests))
+    assert (found.certain, found.reward_type) == (True, "incomplete"), found
+
+
 async def test_the_tree_tells_errors_and_ends_in_time(workshop: Any, code: CodeVerifier, tmp_path: Path) -> None:
     text = """
 import pytest
@@ -251,12 +298,14 @@ async def test_tests_that_say_so_import_the_tree(workshop: Any, code: CodeVerifi
 
 
 COMPILE = f"""
-import py_compile, sys
+import os, py_compile, sys
 open("/tmp/right.py", "w").write({RIGHT!r})
-place = f"__pycache__/sums.{{sys.implementation.cache_tag}}.pyc"
+place = "PLACE".replace("TAG", sys.implementation.cache_tag)
+os.makedirs(os.path.dirname(place), exist_ok=True)
 unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
 py_compile.compile("/tmp/right.py", place, invalidation_mode=unchecked)
 """
+BESIDE = "__pycache__/sums.TAG.pyc"
 ASK = "import sums; print(sums.total([3]))"
 SAYS = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', '{ASK}']))"
 
@@ -269,14 +318,23 @@ def test_total():
 
 
 @pytest.mark.parametrize(
-    ("text", "in_process"), [(TESTS, False), (BY_PROGRAM, False), (IN_PROCESS, True)], ids=["call", "run", "in process"]
+    ("text", "place"),
+    [
+        (TESTS, BESIDE),
+        (TESTS, "sums/__init__.pyc"),
+        (BY_PROGRAM, BESIDE),
+        (IN_PROCESS, BESIDE),
+        (IN_PROCESS, "sums/__init__.pyc"),
+    ],
+    ids=["call", "call, a package", "run", "in process", "in process, a package"],
 )
 async def test_what_was_compiled_from_another_source_is_not_run(
-    workshop: Any, code: CodeVerifier, tmp_path: Path, text: str, in_process: bool
+    workshop: Any, code: CodeVerifier, tmp_path: Path, text: str, place: str
 ) -> None:
+    in_process = text is IN_PROCESS
     judged = verifier(files={"test_sums.py": text}, in_process=in_process)
     async with workshop.playing({"sums.py": WRONG}, tmp_path) as player:
-        await player.text("python", code=COMPILE)
+        await player.text("python", code=COMPILE.replace("PLACE", place))
         assert "b'3\\n'" in await player.text("python", code=SAYS)  # the agent's Python is deceived
         initial, final = player.environment.initial, await player.environment.snapshot(tmp_path)
         found = await code.verify(judged, initial, final, "done", About(variables={"n": 3}))

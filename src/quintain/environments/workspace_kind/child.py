@@ -8,15 +8,7 @@ import json
 import operator
 import os
 import sys
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from types import CodeType
 
 COMPILED = "/tmp/pycache"
@@ -33,15 +25,13 @@ class _Source(SourceFileLoader):
         return code
 
 
-def only_sources(tree: str) -> None:
-    """From now on, import what lies in a tree from its sources alone."""
-    find = FileFinder.path_hook(
-        (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES)
-    )
-    within = os.path.join(os.path.realpath(tree), "")
+def only_sources() -> None:
+    """From now on, import from sources alone what lies in any folder but the standard library's and installed ones."""
+    find = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES))
+    ours = tuple(os.path.join(os.path.realpath(one), "") for one in (os.path.dirname(os.__file__), sys.prefix))
 
     def found(path: str) -> object:
-        if not os.path.join(os.path.realpath(path), "").startswith(within):
+        if os.path.join(os.path.realpath(path), "").startswith(ours):
             raise ImportError
         return find(path)
 
@@ -52,7 +42,7 @@ def only_sources(tree: str) -> None:
 def main() -> None:
     """Do it."""
     told, given = int(sys.argv[1]), json.load(sys.stdin)
-    only_sources(os.getcwd())
+    only_sources()
     os.environ["PYTHONPYCACHEPREFIX"] = COMPILED
     sys.path.append(os.getcwd())
     try:

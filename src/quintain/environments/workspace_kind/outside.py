@@ -106,7 +106,7 @@ def _run(
 ) -> int:
     if not _ready:
         raise RuntimeError("the tree's code runs in tests, not while files of tests are imported: they are there yet")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | variables
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONSAFEPATH"))}
     with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)
@@ -114,7 +114,7 @@ def _run(
             process = subprocess.Popen(
                 command,
                 cwd=TREE,
-                env=environment,
+                env=kept | variables,
                 stdin=given,
                 stdout=out,
                 stderr=err,

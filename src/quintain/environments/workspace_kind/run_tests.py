@@ -37,16 +37,25 @@ class Reporter:
         self.tell(test=report.nodeid, outcome=report.outcome, when=report.when)  # type: ignore[attr-defined]
 
 
-class Remover:
-    """Removes the tests' files once they have been imported, before a test runs."""
+class Apart:
+    """Keeps the tests and the tree's code apart."""
 
-    def __init__(self, tests: str, outside: ModuleType) -> None:
+    def __init__(self, tree: str, tests: str, outside: ModuleType) -> None:
+        self._tree = tree
         self._tests = tests
         self._outside = outside
+        self._path = list(sys.path)
+
+    def pytest_collection(self) -> None:
+        """Arguments have been understood, in the tests' folder; tests find themselves in the tree's."""
+        os.chdir(self._tree)
 
     def pytest_collection_finish(self) -> None:
-        """All are imported."""
+        """All have been imported: their files go, and nothing is imported from what may lie there later."""
+        sys.path[:] = self._path
+        sys.path_importer_cache.clear()
         shutil.rmtree(self._tests)
+        os.mkdir(self._tests)  # pytest ends where it began
         self._outside._ready = True
 
 
@@ -61,14 +70,15 @@ def main() -> int:
 
     plugins: list[object] = [Reporter(descriptor)]
     own = ["-c", os.devnull, "--rootdir", tests, "--confcutdir", tests, "-p", "no:cacheprovider", "--color=no"]
-    os.chdir(tree)
-    child.only_sources(tree)  # type: ignore[attr-defined]
+    child.only_sources()  # type: ignore[attr-defined]
     if in_process:
+        os.chdir(tree)
         sys.path[:] = [*sys.path, tree]
         os.environ["PYTHONPYCACHEPREFIX"] = child.COMPILED  # type: ignore[attr-defined]
         outside._ready = True  # type: ignore[attr-defined]
     else:
-        plugins.append(Remover(tests, outside))
+        os.chdir(tests)
+        plugins.append(Apart(tree, tests, outside))
     status = int(pytest.main([*own, *sys.argv[5:], tests], plugins=plugins))
     plugins[0].tell(finished=status)  # type: ignore[attr-defined]
     return status

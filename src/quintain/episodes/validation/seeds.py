@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from quintain.contracts.identity import digest_of
 from quintain.episodes.validation.base import Finding, Missing, SeedResult, status_of
@@ -22,6 +23,10 @@ class Solved:
 
     solution: Solution
     play: Play
+
+
+_MOST_TOLD: Final = 3
+"""Most errors of hidden tests that a finding tells."""
 
 
 class SeedProof:
@@ -161,13 +166,26 @@ class SeedProof:
                 if step.reward_type != "tool_call_ok"
             )
             scored = f"the reference solution is scored {solved.record.reward_type}"
-            self.found(Reason.SOLUTION_NOT_COMPLETE, scored + failed)
+            self.found(Reason.SOLUTION_NOT_COMPLETE, scored + failed + await self._printed(solved, verifier))
         signals = solved.record.signals
         if signals is not None and signals.passed_safety is False:
             broken = ", ".join(signal.name for signal in signals.safety if signal.value is False)
             self.found(Reason.SOLUTION_UNSAFE, f"the reference solution fails {broken}")
         self._judge_certainty(solved, "the reference solution")
         await self._verify_again(solved, verifier, "the reference solution")
+
+    async def _printed(self, played: Play, verifier: Verifier) -> str:
+        """What hidden tests say of why they fail: pytest's lines of errors, or the last that is printed."""
+        if verifier.tests is None:
+            return ""
+        lines = (await self._scored(played, verifier)).log.splitlines()
+        told = [line[1:].strip() for line in lines if line.startswith("E  ")][:_MOST_TOLD] or lines[-1:]
+        return f"; its hidden tests: {' / '.join(told)}" if told else ""
+
+    async def _scored(self, played: Play, verifier: Verifier) -> Verdict:
+        return await self._bench.rooms.verifier.score(
+            "code", {"code": verifier}, played.initial, played.final, played.final_answer, played.about
+        )
 
     def _judge_certainty(self, played: Play, what: str) -> None:
         owner = played.record.failure_owner
@@ -178,9 +196,7 @@ class SeedProof:
         """The same verifier on the same states, in fresh sandboxes."""
         bench, seen = self._bench, dict[bytes, Verdict]()
         for _ in range(bench.repeats):
-            verdict = await bench.rooms.verifier.score(
-                "code", {"code": verifier}, played.initial, played.final, played.final_answer, played.about
-            )
+            verdict = await self._scored(played, verifier)
             if verdict.failure_owner is Owner.INFRASTRUCTURE:
                 self._obstacle = self._obstacle or verdict.reason
                 return

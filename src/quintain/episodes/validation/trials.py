@@ -57,12 +57,13 @@ class Trials:
         An attempt that ends as the solution does is replaced by one with a number that is so many steps on.
         """
         began = time.perf_counter()
-        wanted = self._tried - self._alike + len(numbers)
+        before, made = self._alike, 0
         try:
             for number in (number + step * turn for turn in range(_TURNS) for number in numbers):
-                if self._tried - self._alike >= wanted:
+                if made - (self._alike - before) >= len(numbers):
                     break
                 await self._try(proof, number)
+                made += 1
         except (QuintainError, OSError) as error:
             self.obstacle = self.obstacle or str(error)
         finally:

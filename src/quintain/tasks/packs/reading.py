@@ -182,6 +182,10 @@ def _tests_problems(
             detail = f"an environment of kind {about.kind} has no hidden tests; name a function as verify"
         elif task.tests.files is None and not tests:
             detail = f"there is no file in {TESTS}, and none is given; write the tests"
+        elif not task.tests.in_process and any(
+            path.rpartition("/")[2] == "__init__.py" for path in task.tests.files or tests
+        ):
+            detail = "tests are no packages, since their files go before they run; take each __init__.py away"
         else:
             continue
         yield PackProblem(f"{folder}/{TASKS_FILE}", line, f"{task.name}.tests", detail)

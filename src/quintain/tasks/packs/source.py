@@ -56,7 +56,7 @@ class PackSource:
             "files": files.digests,
         }
         self._payload_digests: dict[str, str] = {}
-        self._seeded = lru_cache(maxsize=_KEPT)(self._as_seeded)
+        self._seeded = lru_cache(maxsize=_KEPT, typed=True)(self._as_seeded)
 
     @classmethod
     def open(cls, folder: Path) -> Self:

@@ -44,9 +44,10 @@ def verify_named(initial_dir, final_dir, final_answer, variables):
     """Author and commit are named, and no other author or commit; nothing was added."""
     said = (final_answer or "").lower()
     hashes = re.findall(r"\b(?=[0-9a-f]{0,39}\d)[0-9a-f]{7,40}\b", said)
-    named = [one for one in AUTHORS if one.lower() in said]
+    named = [one for one in AUTHORS if re.search(rf"\b{one.partition(' ')[0]}\b", said, re.IGNORECASE)]
     right = hashes and all(variables["hash"].startswith(one) for one in hashes) and named == [variables["who"]]
-    return verdict(bool(right) and files(initial_dir) == files(final_dir))
+    whole = variables["who"].lower() in said and not re.search(r"\bnot\b|n't\b", said)
+    return verdict(bool(right) and whole and files(initial_dir) == files(final_dir))
 
 
 INITIALS = b'''def initials(name):
