@@ -13,7 +13,7 @@ from quintain.episodes.validation.states import facts_agree, hold_the_same, said
 from quintain.errors import Owner, QuintainError
 from quintain.tasks.quarantine import Reason
 
-_TURNS: Final = 4
+_TURNS: Final = 8
 """How often as many attempts are made as are wanted, until so many do not end as the solution does."""
 
 
